@@ -1,0 +1,80 @@
+"""The frame of every command: options from types, one sentence for a mistake, one voice for sixteen ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import NoReturn, TypeVar
+
+import tyro
+
+from mpidec.errors import UserError
+from mpidec.launcher import launched
+from mpidec.version import __version__
+
+Parsed = TypeVar("Parsed")
+
+PATIENCE = 60.0  # seconds that the other ranks leave to rank 0 to say what is wrong, and to the launcher to end them
+
+
+def parse(target: Callable[..., Parsed], program: str, arguments: Sequence[str] | None = None) -> Parsed:
+    """``target``, a dataclass or a function, made or called from the command line.
+
+    Help and version come from rank 0 alone; a wrong option ends every rank with one sentence and the exit code 2.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--version" in arguments:
+        print(f"mpidec {__version__}" if _speaks() else "", end="\n" if _speaks() else "")
+        raise SystemExit(0)
+    output, complaint = sys.stdout if _speaks() else io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(complaint):
+            return tyro.cli(target, prog=program, args=arguments)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        fail(f"{_sentence(complaint.getvalue())} ({program} --help lists all options)")
+    except UserError as error:
+        fail(str(error))
+
+
+def fail(sentence: str) -> NoReturn:
+    """End with the exit code 2 after ``sentence``, before MPI has started; of many ranks only rank 0 speaks."""
+    if not _speaks():
+        # A rank that ended now would make the launcher end rank 0, perhaps before it has spoken.
+        time.sleep(PATIENCE)
+    print(f"error: {sentence}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
+
+
+def run(main: Callable[[], None]) -> None:
+    """``main()``, with a sentence in place of the traceback where the mistake is the user's."""
+    sys.excepthook = _excepthook
+    main()
+
+
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(error, UserError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+def _speaks() -> bool:
+    launch = launched()
+    return launch is None or launch.rank == 0
+
+
+def _sentence(complaint: str) -> str:
+    """What tyro writes into a box of several lines, as one: the fault, and the option that may have been meant."""
+    lines = [line.strip("│ ") for line in complaint.splitlines() if line.startswith("│")]
+    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}] or [len(lines)]
+    fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(lines[: rules[0]])).rstrip(".")
+    hints = [i for i, line in enumerate(lines) if line.startswith(("Perhaps you meant", "Arguments similar"))]
+    meant = [line.split()[0].rstrip(",") for i in hints for line in lines[i + 1 :] if line.startswith("--")][:1]
+    return f"{fault}; perhaps you meant {meant[0]}" if meant else fault

@@ -1,0 +1,185 @@
+"""What an algorithm sees of the other ranks: two verbs, ``mix`` and ``sum``, over a transport or over rows of a matrix.
+
+Both accumulate in place and in rank order, so that a rank of a real job and a row of a simulation land on the same
+bits.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mpidec.compress.message import Message
+from mpidec.noise import uniform
+from mpidec.topology import Topology
+from mpidec.transport.base import Collectives, Exchange, Transport
+
+# Bits of a message's flags, which reach a gossip run's neighbours without a collective.
+STOP, NON_FINITE, CHECKPOINT = 1, 2, 4
+
+
+class PendingMix(Protocol):
+    """A mix whose messages are under way."""
+
+    def add_to(self, out: Tensor, alpha: float = 1.0) -> None:
+        """Wait for the messages, then ``out += alpha * sum_j W[i, j] * decode(message_j)``. Once only."""
+
+
+class Communicator(ABC):
+    """The ranks of a job and their graph. ``step`` and ``flags`` go into the header of each message.
+
+    ``bytes_sent``: bytes that this rank (in a simulation: all ranks) has handed to the transport so far.
+    ``flags_seen``: every flag that arrived so far.
+    """
+
+    def __init__(self, topology: Topology, seed: int = 0) -> None:
+        self.topology, self.seed = topology, seed
+        self.size = topology.size
+        self.step = self.flags = self.flags_seen = self.bytes_sent = 0
+
+    @abstractmethod
+    def mix_start(self, message: Message) -> PendingMix:
+        """Post ``message`` to the neighbors; its buffer must not be written before the mix has been added."""
+
+    @abstractmethod
+    def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
+        """``out += alpha * sum_j decode(message_j)`` over all ranks; a mean with ``alpha = 1 / size``."""
+
+    @abstractmethod
+    def noise(self, like: Tensor) -> Tensor:
+        """Uniform draws in [0, 1) that depend on seed, step, rank and flat index, and on nothing else."""
+
+    def mix(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
+        """``out += alpha * sum_j W[i, j] * decode(message_j)`` over this rank and its neighbors."""
+        self.mix_start(message).add_to(out, alpha)
+
+
+class Network(Communicator):
+    """One rank of a real job.
+
+    ``collectives`` carry ``sum`` where they are not the transport's own. ``seconds_waiting``: time spent inside the
+    transport.
+
+    Raises ``RuntimeError`` when a message of another step or of another layout arrives.
+    """
+
+    def __init__(
+        self, transport: Transport, topology: Topology, collectives: Collectives | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(topology, seed)
+        assert topology.size == transport.size, f"a graph of {topology.size} over {transport.size} ranks"
+        self.transport, self.rank = transport, transport.rank
+        self.collectives: Collectives = collectives or transport
+        self.seconds_waiting = 0.0
+
+    def mix_start(self, message: Message) -> PendingNetworkMix:
+        """See ``Communicator.mix_start``."""
+        graph = self.topology.at(self.step)
+        message.stamp(self.step, self.flags)
+        assert message.buffer.nbytes == message.nbytes, "what is handed over is what is reported"
+        listeners = graph.listeners(self.rank)
+        started = time.perf_counter()
+        exchange = self.transport.exchange(message.buffer, listeners, graph.neighbors(self.rank))
+        self.seconds_waiting += time.perf_counter() - started
+        self.bytes_sent += message.nbytes * len(listeners)
+        return PendingNetworkMix(self, exchange, message, graph)
+
+    def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
+        """See ``Communicator.sum``: an all-reduce where the payload can be summed as it is, else an all-gather."""
+        started = time.perf_counter()
+        if message.codec.summable:
+            # 16-bit sums lose digits, and MPI has none.
+            values = message.part("values")
+            total = values.float() if values.dtype.itemsize < 4 else values
+            self.collectives.all_reduce(total)
+            self.seconds_waiting += time.perf_counter() - started
+            self.bytes_sent += total.nbytes if self.size > 1 else 0
+            out += total.to(out.dtype) * alpha
+            return
+        message.stamp(self.step, self.flags)
+        gathered = self.collectives.all_gather(message.buffer)
+        self.seconds_waiting += time.perf_counter() - started
+        self.bytes_sent += message.nbytes if self.size > 1 else 0
+        for rank, buffer in enumerate(gathered):
+            message.codec.add_to(out, self.checked(message, rank, buffer), alpha)
+
+    def noise(self, like: Tensor) -> Tensor:
+        """See ``Communicator.noise``."""
+        return uniform(self.seed, self.step, torch.tensor(self.rank), like)
+
+    def checked(self, message: Message, peer: int, buffer: Tensor) -> Message:
+        """``buffer``, received from ``peer`` in answer to ``message``, as a message; its header must be the same."""
+        received = message.with_buffer(buffer)
+        mine, theirs = message.header, received.header
+        if (mine.step, mine.layout) != (theirs.step, theirs.layout):
+            differs = "of another step" if mine.step != theirs.step else "of another layout"
+            raise RuntimeError(
+                f"rank {self.rank} in step {mine.step} received a message {differs} from rank {peer} (step {theirs.step}, "
+                f"layout {theirs.layout:x} against {mine.layout:x}): all ranks must run the same program"
+            )
+        self.flags_seen |= theirs.flags
+        return received
+
+
+class PendingNetworkMix:
+    """See ``PendingMix``."""
+
+    def __init__(self, comm: Network, exchange: Exchange, message: Message, graph: Topology) -> None:
+        self._comm, self._exchange, self._message, self._graph = comm, exchange, message, graph
+
+    def add_to(self, out: Tensor, alpha: float = 1.0) -> None:
+        """See ``PendingMix.add_to``."""
+        comm, message = self._comm, self._message
+        started = time.perf_counter()
+        received = self._exchange.wait()
+        comm.seconds_waiting += time.perf_counter() - started
+        for peer, weight in self._graph.rows[comm.rank]:
+            one = message if peer == comm.rank else comm.checked(message, peer, received[peer])
+            message.codec.add_to(out, one, alpha * weight)
+        self._exchange.release()
+
+
+class Rows(Communicator):
+    """All ranks in one process: row ``i`` of every tensor, shape ``(n, d)``, belongs to rank ``i``."""
+
+    def mix_start(self, message: Message) -> PendingRowsMix:
+        """See ``Communicator.mix_start``."""
+        graph = self.topology.at(self.step)
+        message.stamp(self.step, self.flags)
+        self.flags_seen |= self.flags
+        self.bytes_sent += message.nbytes * sum(len(graph.listeners(rank)) for rank in range(self.size))
+        return PendingRowsMix(message, graph)
+
+    def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
+        """See ``Communicator.sum``."""
+        self.bytes_sent += message.nbytes * self.size if self.size > 1 else 0
+        for rank in range(self.size):
+            everywhere = message.buffer[rank].expand_as(message.buffer)
+            message.codec.add_to(out, message.with_buffer(everywhere), alpha)
+
+    def noise(self, like: Tensor) -> Tensor:
+        """See ``Communicator.noise``."""
+        return uniform(self.seed, self.step, torch.arange(self.size).unsqueeze(-1), like)
+
+
+class PendingRowsMix:
+    """See ``PendingMix``."""
+
+    def __init__(self, message: Message, graph: Topology) -> None:
+        self._message, self._graph = message, graph
+
+    def add_to(self, out: Tensor, alpha: float = 1.0) -> None:
+        """See ``PendingMix.add_to``: the first summand of every row at once, then the second, and so on."""
+        codec, rows = self._message.codec, self._graph.rows
+        for place in range(max(map(len, rows))):
+            listening = [rank for rank, row in enumerate(rows) if len(row) > place]
+            peers, weights = zip(*(rows[rank][place] for rank in listening), strict=True)
+            part = out if len(listening) == len(rows) else out[listening]
+            factors = torch.tensor([alpha * weight for weight in weights], dtype=torch.float64, device=out.device)
+            codec.add_to(part, self._message.with_buffer(self._message.buffer[list(peers)]), factors)
+            if part is not out:
+                out[listening] = part

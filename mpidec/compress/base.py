@@ -1,0 +1,88 @@
+"""The contract of a compressor: ``encode`` makes a message, ``add_to`` scales and accumulates its content."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mpidec.compress.message import Layout, Message, Parts
+
+
+class Noise(Protocol):
+    """Uniform draws in ``[0, 1)`` for the entries of ``like``, shape ``(..., d)``."""
+
+    def __call__(self, like: Tensor) -> Tensor: ...
+
+
+def _generator_noise(like: Tensor) -> Tensor:
+    return torch.rand_like(like)
+
+
+class Compressor(ABC):
+    """How a flat vector is written in bytes, each of its segments (parameter tensors) on its own.
+
+    Works on the last dimension; leading dimensions are the ranks of a simulation. ``summable`` says that an all-reduce
+    may sum the payload as it is.
+    """
+
+    summable = False
+
+    def __init__(self) -> None:
+        self._sizes: tuple[int, ...] | None = None
+        self._layouts: dict[tuple[torch.dtype, int], Layout] = {}
+        self.noise: Noise = _generator_noise
+
+    def bind(self, sizes: Sequence[int], noise: Noise | None = None) -> None:
+        """Fix the ``sizes`` of the segments, in entries, and the source of ``noise``; unbound, a vector is one segment."""
+        self._sizes = tuple(sizes)
+        self._layouts.clear()
+        self.noise = noise or _generator_noise
+
+    @abstractmethod
+    def encode(self, x: Tensor) -> Message:
+        """The message for ``x``, shape ``(..., d)``, in its dtype."""
+
+    @abstractmethod
+    def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
+        """``out += alpha * decode(message)`` in place; ``alpha`` may be a column, one factor for each leading row."""
+
+    @abstractmethod
+    def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
+        """The fields of a message: name, dtype and number of values."""
+
+    def support(self, message: Message) -> Tensor | None:
+        """See ``Message.support``; a dense message touches every coordinate."""
+        return None
+
+    def with_values(self, message: Message, values: Tensor) -> Message:
+        """See ``Message.with_values``; a dense message is encoded anew."""
+        return self.encode(values)
+
+    def layout(self, numel: int, dtype: torch.dtype) -> Layout:
+        """Fields and size of the messages for a vector of ``numel`` entries of ``dtype``."""
+        key = dtype, numel
+        if key not in self._layouts:
+            sizes = self._sizes or (numel,)
+            assert sum(sizes) == numel, f"bound to segments of {sum(sizes)} entries, got a vector of {numel}"
+            self._layouts[key] = Layout.of(repr(self), sizes, dtype, self._parts(sizes, dtype))
+        return self._layouts[key]
+
+    def _blank(self, x: Tensor) -> Message:
+        return Message.empty(self.layout(x.shape[-1], x.dtype), self, x.shape[:-1], x.device)
+
+
+def segments(sizes: Sequence[int]) -> Iterator[slice]:
+    """The slices of consecutive segments of the given sizes."""
+    start = 0
+    for size in sizes:
+        yield slice(start, start + size)
+        start += size
+
+
+def column(alpha: float | Tensor, like: Tensor) -> float | Tensor:
+    """``alpha`` in the dtype of ``like``, so that a simulated row and a rank of its own round the same product."""
+    return alpha.to(like.dtype).reshape(-1, 1) if isinstance(alpha, Tensor) else alpha

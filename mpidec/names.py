@@ -1,0 +1,37 @@
+"""Looking a name up among the known ones, with one sentence for a name that is not there.
+
+Imports nothing heavy, so that ``--help`` can list every algorithm, compressor and topology at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from mpidec.errors import UserError
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def canonical(kind: str, name: str, known: Iterable[str]) -> str:
+    """The spelling of ``name`` among ``known``; case, hyphens and underscores do not matter.
+
+    Raises ``UserError`` with the nearest and all known names when there is no such name.
+
+    >>> canonical("compressor", "TopK", ["sign", "top-k"])
+    'top-k'
+    """
+    spellings = {_plain(one): one for one in known}
+    if _plain(name) in spellings:
+        return spellings[_plain(name)]
+    raise UserError(unknown(kind, name, spellings.values()))
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """The sentence for an unknown name: what was given, what is possible, what may have been meant."""
+    names = list(known)
+    near = difflib.get_close_matches(_plain(name), [_plain(one) for one in names], n=1)
+    meant = next((f", perhaps you meant {one}" for one in names if near == [_plain(one)]), "")
+    return f"unknown {kind} {name!r}: known are {', '.join(names)}{meant}"

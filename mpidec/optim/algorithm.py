@@ -1,0 +1,59 @@
+"""The contract of an algorithm: three hooks over flat tensors, written against a communicator and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from mpidec.communicator import Communicator
+from mpidec.compress.base import Compressor
+
+
+@dataclass(frozen=True)
+class Step:
+    """``index``: from 1; ``epoch``: index / steps per epoch, 0 where that is not known."""
+
+    index: int
+    epoch: float = 0.0
+
+
+class Algorithm(nn.Module):
+    """What ranks tell each other, around a local step that any torch optimizer takes.
+
+    A Module for the sake of its buffers only: state dict, strict keys and loading in place come with it. ``x``,
+    ``x_prev`` and ``g`` are flat, of shape ``(d,)`` on a rank and ``(n, d)`` in a simulation; every hook works in
+    place. ``central``: the rule needs all ranks, through ``comm.sum``. ``uses_x_prev``: ``combine`` wants the
+    parameters from before the local step.
+    """
+
+    central = False
+    uses_x_prev = False
+
+    def __init__(self, compressor: Compressor) -> None:
+        super().__init__()
+        self.compressor = compressor
+
+    def start(self, x: Tensor, comm: Communicator) -> None:
+        """Once, before the first step: create the buffers."""
+
+    def reduce(self, g: Tensor, x: Tensor, comm: Communicator, step: Step) -> None:
+        """Before the local step: rules on gradients."""
+
+    def combine(self, x: Tensor, x_prev: Tensor | None, comm: Communicator, step: Step) -> None:
+        """After the local step: rules on parameters, or on the update ``x_prev - x``."""
+
+    def run(self, x: Tensor, g: Tensor, comm: Communicator, step: Step, local_step: Callable[[], object]) -> None:
+        """One step of training: the hooks in their order around ``local_step``, which moves ``x`` along ``g``."""
+        comm.step = step.index
+        self.reduce(g, x, comm, step)
+        x_prev = x.clone() if self.uses_x_prev else None
+        local_step()
+        self.combine(x, x_prev, comm, step)
+
+
+def accumulator(like: Tensor) -> Tensor:
+    """Zeros in the shape of ``like`` to add up in: 16-bit models are summed, and remembered, in float32."""
+    return torch.zeros_like(like, dtype=like.dtype if like.dtype.itemsize >= 4 else torch.float32)

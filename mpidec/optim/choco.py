@@ -1,0 +1,62 @@
+"""CHOCO-SGD: gossip on compressed differences to public copies."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from mpidec.communicator import Communicator
+from mpidec.compress.base import Compressor
+from mpidec.compress.sign import Sign
+from mpidec.errors import UserError
+from mpidec.optim.algorithm import Algorithm, Step, accumulator
+from mpidec.optim.checks import refuse_changing
+
+
+class CHOCO(Algorithm):
+    """CHOCO-SGD: gossip on compressed differences (Koloskova et al. 2019, arXiv 1902.00340; 2020, arXiv 1907.09356, Alg. 1).
+
+    Update of rank i::
+
+        x      = local_step(x)
+        x     += gamma (mixed - x_hat)          # gossip with the old public copies, first
+        q      = C(x - x_hat)
+        x_hat += q
+        mixed += sum_j W[i, j] q_j
+
+    State: ``x_hat``, the own public copy, and ``mixed`` = sum_j W[i, j] x_hat_j, both of the shape and unit of x, in
+    float32 at least, zero at the start. Bytes a step: those of one message for each neighbour. The mean of x over the
+    ranks moves as under the local steps alone, for doubly stochastic W and every compressor.
+
+    Args:
+        compressor: any; ``Sign()`` where none is given.
+        gamma: consensus step size in (0, 1]; the coarser the compressor and the sparser the graph, the smaller. 1 with
+            ``Identity`` is D-PSGD combine-then-adapt. Raises ``UserError`` outside the range.
+
+    >>> import torch; from mpidec import Rows, Step, Topology
+    >>> x, rule, comm = torch.tensor([[0.0], [3.0], [6.0], [3.0]]), CHOCO(gamma=0.5), Rows(Topology.named("ring", 4))
+    >>> rule.start(x, comm)
+    >>> for t in range(1, 40):
+    ...     rule.run(x, torch.zeros(4, 1), comm, Step(t), lambda: None)
+    >>> [round(value, 3) for value in x.flatten().tolist()]
+    [3.0, 3.0, 3.0, 3.0]
+    """
+
+    x_hat: Tensor
+    mixed: Tensor
+
+    def __init__(self, compressor: Compressor | None = None, gamma: float = 0.3) -> None:
+        super().__init__(compressor or Sign())
+        if not 0 < gamma <= 1:
+            raise UserError(f"gamma, the consensus step size, lies above 0 and is at most 1: got {gamma}")
+        self.gamma = gamma
+
+    def start(self, x: Tensor, comm: Communicator) -> None:
+        refuse_changing(comm.topology, "choco")
+        self.register_buffer("x_hat", accumulator(x))
+        self.register_buffer("mixed", accumulator(x))
+
+    def combine(self, x: Tensor, x_prev: Tensor | None, comm: Communicator, step: Step) -> None:
+        x += self.gamma * (self.mixed - self.x_hat)
+        q = self.compressor.encode(x - self.x_hat)
+        self.compressor.add_to(self.x_hat, q)
+        comm.mix(q, self.mixed)

@@ -1,0 +1,201 @@
+"""The optimizer that users wrap around their own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mpidec.communicator import Network
+from mpidec.errors import UserError
+from mpidec.flat import FlatBuffer
+from mpidec.optim.agreement import broadcast_model, refuse_different_graphs, refuse_different_models
+from mpidec.optim.algorithm import Algorithm, Step
+from mpidec.topology import Topology
+from mpidec.world import init
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """``local`` takes the local step of ``model``, ``algorithm`` decides what the ranks tell each other around it.
+
+    ``param_groups`` and ``state`` are those of ``local``, so schedulers and the like work on this object. The trainable
+    parameters become views of one flat tensor; move the model to its device first. At the wrap every rank takes rank
+    0's parameters and buffers, unless ``broadcast`` is off.
+
+    Args:
+        local: any ``torch.optim.Optimizer`` over parameters of ``model``, except LBFGS.
+        model: the model that this rank trains.
+        algorithm: the rule, with its compressor.
+        topology: a graph over all ranks, or a ``Network`` with one's own transport; a ring (for a central rule the
+            complete graph) where none is given.
+        seed: of the compressor's random draws.
+        steps_per_epoch: what epochs are counted in; without it every step is in epoch 0.
+
+    Raises ``UserError`` for a model that cannot be flattened, or that differs among the ranks.
+
+    ``seconds`` adds up the time of ``local_step``, of the ``algorithm`` (with encoding), and of the ``exchange``
+    itself.
+    """
+
+    # GradScaler then hands its findings over instead of leaving a step, and with it a round of communication, out.
+    _step_supports_amp_scaling = True
+    grad_scale: Tensor | None = None
+    found_inf: Tensor | None = None
+
+    def __init__(
+        self,
+        local: torch.optim.Optimizer,
+        model: nn.Module,
+        algorithm: Algorithm,
+        topology: Topology | Network | None = None,
+        *,
+        broadcast: bool = True,
+        seed: int = 0,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        if isinstance(local, torch.optim.LBFGS):
+            raise UserError(
+                "LBFGS evaluates its closure many times a step, which no algorithm here can follow: take another"
+            )
+        self.local, self.algorithm, self.steps_per_epoch = local, algorithm, steps_per_epoch
+        # What unpickling calls: it lays the tables of hooks, and makes no param groups of its own.
+        self.__setstate__({"defaults": local.defaults})
+        self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
+        self.flat = FlatBuffer(model, local.param_groups)
+        refuse_different_models(self.comm.transport, model, self.flat)
+        refuse_different_graphs(self.comm.transport, self.comm.topology)
+        if broadcast:
+            broadcast_model(self.comm.transport, model, self.flat)
+        self.steps = 0
+        self.seconds = {"local_step": 0.0, "algorithm": 0.0, "exchange": 0.0}
+        algorithm.compressor.bind(self.flat.sizes, self.comm.noise)
+        with torch.no_grad():
+            algorithm.start(self.flat.data, self.comm)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """Those of the local optimizer, also after it has loaded a state dict."""
+        return self.local.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """That of the local optimizer."""
+        return self.local.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One local step and one round of communication; returns what ``closure``, evaluated once and first, returned.
+
+        Raises ``FloatingPointError`` naming rank, step and parameter where a gradient is not finite.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.steps += 1
+        self.flat.collect_data()
+        used = self.flat.collect_grad()
+        overflowed = self._unscale(used)
+        if not overflowed:
+            self._refuse_non_finite()
+        if self.algorithm.central:
+            used, overflowed = self._agree(used, overflowed)
+            self.flat.bind_grad(used)
+        epoch = self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0
+        started, before = time.perf_counter(), (self.seconds["local_step"], self.comm.seconds_waiting)
+        self.algorithm.run(
+            self.flat.data,
+            self.flat.grad,
+            self.comm,
+            Step(self.steps, epoch),
+            lambda: None if overflowed else self._local_step(),
+        )
+        local, exchange = self.seconds["local_step"] - before[0], self.comm.seconds_waiting - before[1]
+        self.seconds["exchange"] += exchange
+        self.seconds["algorithm"] += time.perf_counter() - started - local - exchange
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As the local optimizer does it."""
+        self.local.zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused with a ``UserError``: the flat layout is fixed, and equal on all ranks, from the wrap on."""
+        raise UserError(
+            "a param group cannot be added after the wrap: add it to the local optimizer first, then wrap that"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """``local``: its state dict; ``algorithm``: its buffers, flat ones by parameter name; ``steps`` taken so far."""
+        buffers = {
+            name: self.flat.split(b) if b.shape == self.flat.data.shape else b.clone()
+            for name, b in self.algorithm.named_buffers()
+        }
+        return {"local": self.local.state_dict(), "algorithm": buffers, "steps": self.steps}
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up a state of the same algorithm over the same parameters.
+
+        Raises ``UserError`` where the state is of another algorithm or of other parameters.
+        """
+        mine = dict(self.algorithm.named_buffers())
+        if set(state_dict["algorithm"]) != set(mine):
+            raise UserError(
+                f"the state holds {sorted(state_dict['algorithm'])}, but {type(self.algorithm).__name__} keeps {sorted(mine)}: "
+                "load it under the algorithm that saved it"
+            )
+        for name, saved in state_dict["algorithm"].items():
+            if not isinstance(saved, dict):
+                mine[name].copy_(saved)
+            elif set(saved) != {s.name for s in self.flat.segments}:
+                raise UserError(f"{name} was saved for other parameters than this model's")
+            else:
+                self.flat.join(saved, mine[name])
+        self.local.load_state_dict(state_dict["local"])
+        self.steps = state_dict["steps"]
+
+    def _local_step(self) -> None:
+        started = time.perf_counter()
+        self.local.step()
+        self.seconds["local_step"] += time.perf_counter() - started
+
+    def _unscale(self, used: Tensor) -> bool:
+        """Apply what a GradScaler left here; returns whether it found an overflow, which forbids the local step."""
+        if self.found_inf is None:
+            return False
+        if self.grad_scale is not None:
+            self.flat.grad /= self.grad_scale
+            self.flat.bind_grad(used)
+        return bool(self.found_inf)
+
+    def _agree(self, used: Tensor, overflowed: bool) -> tuple[Tensor, bool]:
+        """Which segments have a gradient on any rank, and whether any rank must leave its local step out."""
+        flags = torch.cat([used, torch.tensor([overflowed])])
+        self.comm.transport.all_reduce_flags(flags)
+        return flags[:-1], bool(flags[-1])
+
+    def _refuse_non_finite(self) -> None:
+        if torch.isfinite(self.flat.grad.sum(dtype=torch.promote_types(self.flat.grad.dtype, torch.float32))):
+            return
+        # The sum alone may overflow, so only the entries themselves convict.
+        for segment in self.flat.segments:
+            if not torch.isfinite(self.flat.grad[segment.place]).all():
+                raise FloatingPointError(
+                    f"rank {self.comm.rank}, step {self.steps}: the gradient of parameter {segment.name!r} holds NaN or "
+                    "infinity; lower the learning rate, or look at this rank's data"
+                )
+
+
+def _network(topology: Topology | None, algorithm: Algorithm, seed: int) -> Network:
+    world = init()
+    if topology is None:
+        topology = Topology.named("complete" if algorithm.central else "ring", world.size)
+    if topology.size != world.size:
+        raise UserError(
+            f"the topology has {topology.size} ranks, but the job has {world.size}: build it for the job's size"
+        )
+    return Network(world.transport, topology, world.collectives() if algorithm.central else None, seed)

@@ -1,0 +1,9 @@
+"""Who listens to whom, and with which weight. Knows no rank of its own, no MPI and no torch.
+
+``python -m mpidec.topology ring 16`` shows a graph, its weights and how fast it mixes.
+"""
+
+from mpidec.topology.families import FAMILIES
+from mpidec.topology.mixing import Topology
+
+__all__ = ["FAMILIES", "Topology"]

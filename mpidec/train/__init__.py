@@ -1,0 +1,1 @@
+"""The main job: ``mpirun -np 16 python -m mpidec.train``."""

@@ -1,0 +1,94 @@
+"""What rank 0 shows: a bar on a terminal, plain lines elsewhere, and a short table at the end."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from tabulate import tabulate
+from tqdm import tqdm
+
+from mpidec.communicator import Network
+from mpidec.train.config import Config
+from mpidec.train.record import RunFolder, summarize
+
+
+class Progress:
+    """Shows and records the epochs of a run on rank 0, where there is a ``folder``; silent on all others."""
+
+    def __init__(self, config: Config, network: Network, folder: RunFolder | None, steps: int) -> None:
+        self._config, self._network, self._folder = config, network, folder
+        self._terminal = folder is not None and sys.stderr.isatty()
+        self._bar = tqdm(total=steps, unit="step", disable=not self._terminal, dynamic_ncols=True, leave=False)
+        self._last: dict[str, Any] = {}
+
+    def __enter__(self) -> Progress:
+        if self._folder:
+            config, network = self._config, self._network
+            sums = f", sums by {network.collectives.name}" if config.algorithm == "allreduce" else ""
+            print(
+                f"{config.algorithm}, {config.compressor}, {network.topology.name} over {network.size} ranks{sums}; "
+                f"{config.model} on {config.data}, {config.epochs} epochs; results in {self._folder.path}",
+                flush=True,
+            )
+            self._summary("running")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.close()
+        if self._folder and error is not None:
+            self._summary("failed")
+
+    def step(self) -> None:
+        """One more step is done."""
+        self._bar.update()
+
+    def epoch(self, metrics: dict[str, Any]) -> None:
+        """One more epoch is done: a line on the screen and a line in ``metrics.jsonl``."""
+        self._last = metrics
+        if not self._folder:
+            return
+        self._folder.append(metrics)
+        summary = self._summary("running")
+        line = (
+            f"epoch {metrics['epoch']:>3}/{self._config.epochs}  loss {metrics['train_loss']:.4f}  "
+            f"accuracy {metrics['test_accuracy']:.2%}  consensus {metrics['consensus_distance']:.3g}  "
+            f"{summary['bytes_per_step']:,.0f} bytes/step  {summary['steps_per_second']:.1f} steps/s"
+        )
+        if self._terminal:
+            self._bar.set_description(line.split("  accuracy")[0])
+            self._bar.write(line)
+        else:
+            print(line, flush=True)
+
+    def finish(self, digest: str) -> None:
+        """The run is complete: the summary, and a table of it."""
+        self._bar.close()
+        if self._folder:
+            print("\n" + _table(self._summary("completed", digest)) + f"\n\nresults in {self._folder.path}", flush=True)
+
+    def _summary(self, status: str, digest: str | None = None) -> dict[str, Any]:
+        assert self._folder is not None
+        summary = summarize(self._config, self._network, status, self._last, digest)
+        self._folder.write_summary(summary)
+        return summary
+
+
+def _table(summary: dict[str, Any]) -> str:
+    local, phases = summary["test_accuracy_local"], summary["phases"]
+    total = sum(phases.values()) or 1.0
+    shares = ", ".join(f"{name.replace('_', ' ')} {seconds / total:.0%}" for name, seconds in phases.items())
+    rows = [
+        ("accuracy, averaged model", f"{summary['test_accuracy']:.2%}"),
+        ("accuracy, each rank's own", f"{local['mean']:.2%} ({local['min']:.2%} to {local['max']:.2%})"),
+        ("training loss, last epoch", f"{summary['train_loss']:.4f}"),
+        ("consensus distance", f"{summary['consensus_distance']:.3g}"),
+        ("sent per rank and step", f"{summary['bytes_per_step']:,.0f} bytes"),
+        ("sent per rank in all", f"{summary['bytes_sent_per_rank']:,} bytes"),
+        ("time", f"{summary['seconds']:.1f} s, {summary['steps_per_second']:.1f} steps/s"),
+        ("time by phase", shares),
+    ]
+    return tabulate(rows, tablefmt="plain")

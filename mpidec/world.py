@@ -1,0 +1,137 @@
+"""Starting: who this process is among the ranks, where its tensors live, and what happens when one rank fails."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from mpidec.errors import UserError
+from mpidec.launcher import Launch, launched
+from mpidec.transport.base import Collectives, Transport
+from mpidec.transport.solo import Solo
+
+
+@dataclass(frozen=True)
+class World:
+    """The ranks of a job as one of them sees it; ``local_rank`` and ``local_size`` count the ranks on this host."""
+
+    transport: Transport
+    local_rank: int
+    local_size: int
+    device: torch.device
+
+    @property
+    def rank(self) -> int:
+        """This process among ``size``, from 0."""
+        return self.transport.rank
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self.transport.size
+
+    def collectives(self, choice: str = "auto") -> Collectives:
+        """What central algorithms sum with: ``horovod``, ``mpi``, or ``auto``, Horovod where every rank has it.
+
+        Raises ``UserError`` where Horovod is asked for and missing somewhere, with the reason.
+        """
+        if choice not in ("auto", "horovod", "mpi"):
+            raise UserError(f"unknown collectives {choice!r}: known are auto, horovod, mpi")
+        if choice == "mpi" or isinstance(self.transport, Solo):
+            return self.transport
+        from mpidec.transport import horovod
+
+        missing = [reason for reason in self.transport.all_gather_objects(horovod.missing()) if reason]
+        if missing and choice == "horovod":
+            raise UserError(f"horovod cannot be used: {missing[0]}; run bin/setup, or take the collectives mpi")
+        return self.transport if missing else horovod.Horovod(self.transport.communicator, self.size)
+
+
+_worlds: dict[int, World] = {}
+
+
+def init(communicator: Any = None, device: str = "auto") -> World:
+    """Join the job: MPI where a launcher started this process or ``communicator`` (of mpi4py) is given, one rank otherwise.
+
+    The communicator is duplicated. From here on an uncaught exception on one rank ends all of them. Called again, it
+    returns the same world. ``device``: a torch device, or ``auto``, which takes the GPU of this local rank where there
+    is one.
+
+    Raises ``UserError`` where launcher and MPI library do not belong together, and for a device that is not there.
+    """
+    key = id(communicator)
+    if key in _worlds:
+        return _worlds[key]
+    launch = launched()
+    transport: Transport = Solo()
+    if communicator is not None or launch is not None:
+        from mpidec.transport.mpi import MpiTransport, gpu_aware, refuse_singletons
+
+        transport = mpi = MpiTransport(communicator, gpu_aware())
+        if launch is not None:
+            refuse_singletons(mpi, launch)
+        sys.excepthook = _AbortHook(transport)
+    launch = launch or Launch("none", 0, 1, 0, 1)
+    world = World(transport, launch.local_rank, launch.local_size, _device(device, launch, transport))
+    _worlds[key] = world
+    return world
+
+
+def _device(name: str, launch: Launch, transport: Transport) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"unknown device {name!r}: auto, cpu and cuda are possible, or cuda:1 for one GPU") from None
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda" or not torch.cuda.is_available():
+        raise UserError(
+            f"device {name!r} is not here: torch {torch.__version__} sees {torch.cuda.device_count()} GPUs, use cpu"
+        )
+    if device.index is None:
+        device = torch.device("cuda", launch.local_rank % torch.cuda.device_count())
+    elif device.index >= torch.cuda.device_count():
+        raise UserError(f"device {name!r} is not here: torch sees {torch.cuda.device_count()} GPUs, counted from 0")
+    # Before the first MPI call on a device buffer: the library would bind this process to GPU 0.
+    torch.cuda.set_device(device)
+    users = Counter(transport.all_gather_objects(str(torch.cuda.get_device_properties(device).uuid)))
+    if transport.rank == 0 and max(users.values()) > 1:
+        warnings.warn(
+            f"up to {max(users.values())} ranks share one GPU: right results, but they take turns", stacklevel=3
+        )
+    return device
+
+
+class _AbortHook:
+    """The uncaught exception of one rank, told once, ends the job.
+
+    When all ranks fail alike, rank 0 speaks at once and ends the job before the others, which wait a little, speak too.
+    """
+
+    patience = 1.0  # seconds that rank 1 leaves to rank 0; each further rank waits a little longer
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        rank = self._transport.rank
+        if rank > 0:
+            time.sleep(self.patience + rank / 20)
+        if isinstance(error, UserError):
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        else:
+            text = "".join(traceback.format_exception(kind, error, trace))
+            print(
+                f"rank {rank} of {self._transport.size} failed and ends the job:\n{text}", file=sys.stderr, flush=True
+            )
+        self._transport.abort(1)
