@@ -118,8 +118,8 @@ class Network(Communicator):
         if (mine.step, mine.layout) != (theirs.step, theirs.layout):
             differs = "of another step" if mine.step != theirs.step else "of another layout"
             raise RuntimeError(
-                f"rank {self.rank} in step {mine.step} received a message {differs} from rank {peer} (step {theirs.step}, "
-                f"layout {theirs.layout:x} against {mine.layout:x}): all ranks must run the same program"
+                f"rank {self.rank} in step {mine.step} received a message {differs} from rank {peer} (step "
+                f"{theirs.step}, layout {theirs.layout:x} against {mine.layout:x}): all ranks must run the same program"
             )
         self.flags_seen |= theirs.flags
         return received

@@ -98,8 +98,10 @@ class FlatBuffer:
                 view.zero_()
                 continue
             used[i] = True
-            if not p.grad.is_set_to(view):
-                view.copy_(p.grad.to_dense() if p.grad.is_sparse else p.grad)
+            if p.grad.is_sparse:
+                view.copy_(p.grad.to_dense())
+            elif not p.grad.is_set_to(view):
+                view.copy_(p.grad)
         return used
 
     def bind_grad(self, used: Tensor) -> None:
@@ -118,8 +120,8 @@ def _refuse_strangers(membership: dict[nn.Parameter, int], named: dict[str, nn.P
     for p, group in membership.items():
         if p not in known:
             raise UserError(
-                f"the optimizer's param group {group} holds a parameter of shape {tuple(p.shape)} that is not the model's: "
-                "make the optimizer from the parameters of the model that is wrapped with it"
+                f"the optimizer's param group {group} holds a parameter of shape {tuple(p.shape)} that is not "
+                "the model's: make the optimizer from the parameters of the model that is wrapped with it"
             )
 
 
@@ -134,6 +136,6 @@ def _refuse_unfit(named: list[tuple[str, nn.Parameter]]) -> None:
             raise UserError(f"parameter {name!r} is {p.dtype}: only floating-point parameters can be averaged")
         if (p.dtype, p.device) != (first.dtype, first.device):
             raise UserError(
-                f"parameter {name!r} is {p.dtype} on {p.device}, but {first_name!r} is {first.dtype} on {first.device}: "
-                "one dtype and one device for all is needed"
+                f"parameter {name!r} is {p.dtype} on {p.device}, but {first_name!r} is {first.dtype} on "
+                f"{first.device}: one dtype and one device for all is needed"
             )

@@ -59,7 +59,7 @@ _worlds: dict[int, World] = {}
 
 
 def init(communicator: Any = None, device: str = "auto") -> World:
-    """Join the job: MPI where a launcher started this process or ``communicator`` (of mpi4py) is given, one rank otherwise.
+    """Join the job: MPI where a launcher started this process or a ``communicator`` of mpi4py is given, else one rank.
 
     The communicator is duplicated. From here on an uncaught exception on one rank ends all of them. Called again, it
     returns the same world. ``device``: a torch device, or ``auto``, which takes the GPU of this local rank where there

@@ -6,6 +6,7 @@ import io
 import sys
 
 import pytest
+
 from mpidec.launcher import launched
 
 LAUNCH = launched()

@@ -37,7 +37,7 @@ class Compressor(ABC):
         self.noise: Noise = _generator_noise
 
     def bind(self, sizes: Sequence[int], noise: Noise | None = None) -> None:
-        """Fix the ``sizes`` of the segments, in entries, and the source of ``noise``; unbound, a vector is one segment."""
+        """Fix the ``sizes`` of the segments, in entries, and the ``noise``; unbound, a vector is one segment."""
         self._sizes = tuple(sizes)
         self._layouts.clear()
         self.noise = noise or _generator_noise

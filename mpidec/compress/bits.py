@@ -18,7 +18,7 @@ def packed_bytes(entries: int) -> int:
 
 
 def pack(flags: Tensor, out: Tensor) -> None:
-    """Pack ``flags``, bool of shape ``(..., d)``, into ``out``, uint8 of shape ``(..., packed_bytes(d))``; padding is 0."""
+    """Pack ``flags``, bool of shape ``(..., d)``, into ``out``, uint8 of shape ``(..., packed_bytes(d))``."""
     used = -(-flags.shape[-1] // 8)
     out[..., used:] = 0
     if flags.device.type == "cpu":

@@ -90,7 +90,7 @@ class Message:
         return self.buffer[..., field.offset : field.offset + field.count * field.dtype.itemsize].view(field.dtype)
 
     def with_values(self, values: Tensor) -> Message:
-        """The same support with other ``values``: shape ``(..., k)`` in the order of ``support``, all of them if dense."""
+        """The same support with other ``values``, shape ``(..., k)``, in its order; if dense, all of them."""
         return self.codec.with_values(self, values)
 
     def with_buffer(self, buffer: Tensor) -> Message:

@@ -11,7 +11,9 @@ from mpidec.compress.message import Message, Parts
 
 
 class Sign(Compressor):
-    """C(u) = (norm1(u) / s) * sign(u) for a segment of s entries, sign(0) = +1 (Karimireddy et al. 2019, arXiv 1901.09847).
+    """C(u) = (norm1(u) / s) * sign(u) for a segment of s entries, sign(0) = +1.
+
+    Karimireddy et al. 2019, arXiv 1901.09847.
 
     On the wire: the signs of the whole vector, one bit each, padded to 8 bytes, then one scale a segment.
 

@@ -125,7 +125,7 @@ class TopK(Compressor):
 
 
 def _largest(x: Tensor, count: int) -> Tensor:
-    """Exactly ``count`` true entries along the last dimension: the largest magnitudes, the lowest index among equals."""
+    """Where the ``count`` largest magnitudes of the last dimension stand, the lowest index first among equals."""
     if count == x.shape[-1]:
         return torch.ones_like(x, dtype=torch.bool)
     magnitudes = x.abs().nan_to_num_(nan=torch.inf, posinf=torch.inf)

@@ -14,7 +14,7 @@ from mpidec.transport.base import Transport
 
 
 def refuse_different_models(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:
-    """Raise ``UserError`` on every rank where one's parameters or buffers differ from rank 0's in name, shape or dtype."""
+    """Raise ``UserError`` where a rank's parameters or buffers differ from rank 0's in name, shape or dtype."""
     tensors = {"parameter " + s.name: flat.data[s.place].view(s.shape) for s in flat.segments}
     tensors |= {"buffer " + name: b for name, b in model.named_buffers()}
     mine = [(name, f"the shape {tuple(t.shape)} and {t.dtype}") for name, t in tensors.items()]
@@ -45,7 +45,7 @@ def refuse_different_graphs(transport: Transport, topology: Topology) -> None:
 
 
 def broadcast_model(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:
-    """Rank 0's parameters and buffers on every rank, and a digest of each compared, so that a bad transfer has a name."""
+    """Rank 0's parameters and buffers on every rank; digests are compared, so that a bad transfer has a name."""
     transport.broadcast(flat.data)
     for buffer in model.buffers():
         transport.broadcast(buffer)

@@ -9,7 +9,7 @@ from mpidec.topology import Topology
 
 
 def refuse_lossy(compressor: Compressor, rule: str, what: str) -> Compressor:
-    """``compressor``, where it sends whole values; raises ``UserError`` for one that loses what ``rule`` never resends."""
+    """``compressor``, where it sends whole values; ``UserError`` for one that loses what ``rule`` never resends."""
     if not isinstance(compressor, Identity):
         raise UserError(
             f"{rule} sends its {what} once and keeps no memory of what {compressor!r} leaves out: "
@@ -19,7 +19,7 @@ def refuse_lossy(compressor: Compressor, rule: str, what: str) -> Compressor:
 
 
 def refuse_changing(topology: Topology, rule: str) -> None:
-    """Raise ``UserError`` for weights that change over time, under a rule that keeps weighted sums of earlier messages."""
+    """Raise ``UserError`` for weights that change over time, under a rule that keeps sums of earlier messages."""
     if topology.period > 1:
         raise UserError(
             f"{rule} keeps a weighted sum of its neighbours' public copies, which is void once the weights change: "

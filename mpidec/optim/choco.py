@@ -13,7 +13,9 @@ from mpidec.optim.checks import refuse_changing
 
 
 class CHOCO(Algorithm):
-    """CHOCO-SGD: gossip on compressed differences (Koloskova et al. 2019, arXiv 1902.00340; 2020, arXiv 1907.09356, Alg. 1).
+    """CHOCO-SGD: gossip on compressed differences to public copies.
+
+    Koloskova et al. 2019, arXiv 1902.00340, and 2020, arXiv 1907.09356, Algorithm 1.
 
     Update of rank i::
 

@@ -129,7 +129,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """``local``: its state dict; ``algorithm``: its buffers, flat ones by parameter name; ``steps`` taken so far."""
+        """``local``: its state dict; ``algorithm``: its buffers by parameter name; ``steps``: taken so far."""
         buffers = {
             name: self.flat.split(b) if b.shape == self.flat.data.shape else b.clone()
             for name, b in self.algorithm.named_buffers()
@@ -145,8 +145,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         mine = dict(self.algorithm.named_buffers())
         if set(state_dict["algorithm"]) != set(mine):
             raise UserError(
-                f"the state holds {sorted(state_dict['algorithm'])}, but {type(self.algorithm).__name__} keeps {sorted(mine)}: "
-                "load it under the algorithm that saved it"
+                f"the state holds {sorted(state_dict['algorithm'])}, but {type(self.algorithm).__name__} keeps "
+                f"{sorted(mine)}: load it under the algorithm that saved it"
             )
         for name, saved in state_dict["algorithm"].items():
             if not isinstance(saved, dict):
@@ -185,8 +185,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         for segment in self.flat.segments:
             if not torch.isfinite(self.flat.grad[segment.place]).all():
                 raise FloatingPointError(
-                    f"rank {self.comm.rank}, step {self.steps}: the gradient of parameter {segment.name!r} holds NaN or "
-                    "infinity; lower the learning rate, or look at this rank's data"
+                    f"rank {self.comm.rank}, step {self.steps}: the gradient of parameter {segment.name!r} holds "
+                    "NaN or infinity; lower the learning rate, or look at this rank's data"
                 )
 
 

@@ -1,4 +1,4 @@
-"""The families of graphs: each states its edges, nothing else. A new family is one function and one entry in the table."""
+"""The families of graphs: each states its edges, nothing else. A new one is a function and an entry in the table."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 @dataclass(frozen=True)
 class Config:
-    """Train a model with one MPI process per rank, for example: mpirun -np 16 python -m mpidec.train --algorithm dpsgd"""
+    """Train a model, one MPI process per rank. Example: mpirun -np 16 python -m mpidec.train --algorithm dpsgd"""
 
     config: Path | None = None
     """YAML file with any of these options by name, such as a run's own config.yaml; flags overrule it"""

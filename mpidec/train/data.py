@@ -45,7 +45,7 @@ class Dataset:
 
 
 def digits() -> Dataset:
-    """1,797 images of handwritten digits, 8 x 8 pixels in 0 .. 1, which come with scikit-learn (from the UCI repository).
+    """1,797 handwritten digits, 8 x 8 pixels in 0 .. 1, which come with scikit-learn (from the UCI repository).
 
     A fifth of them, the same in every run, is held out for testing.
     """

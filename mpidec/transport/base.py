@@ -42,7 +42,7 @@ class Transport(Collectives, Protocol):
     communicator: Any
 
     def exchange(self, send: Tensor, to: Sequence[int], sources: Sequence[int]) -> Exchange:
-        """Send ``send`` (uint8, contiguous) to every rank of ``to``, and receive as many bytes from each of ``sources``."""
+        """Send ``send`` (uint8, contiguous) to each rank of ``to``; receive as many bytes from each of ``sources``."""
 
     def all_gather_objects(self, value: Any) -> list[Any]:
         """The ``value`` of every rank, by rank."""

@@ -1,4 +1,4 @@
-"""Horovod's collectives over the same ranks: the only file that imports it, and only in runs whose algorithm is central.
+"""Horovod's collectives over the same ranks: the only file that imports it, and only for central algorithms.
 
 Once initialised, its progress thread slows every other MPI message of the process.
 """
@@ -16,7 +16,7 @@ def missing() -> str:
     try:
         import horovod.torch as hvd
     except Exception as error:  # a build for another torch or MPI fails in many ways, and each is a reason
-        return f"it cannot be imported ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'})"
+        return f"it cannot be imported ({type(error).__name__}: {(str(error).splitlines() or ['no reason'])[0]})"
     return "" if hvd.mpi_built() else "it was built without MPI"
 
 

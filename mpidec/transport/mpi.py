@@ -42,7 +42,7 @@ class MpiTransport:
         staged = send.device.type != "cpu" and not self.gpu_aware
         sent = self.take(send.numel(), send.device, staged).copy_(send, non_blocking=True) if staged else send
         if send.device.type != "cpu":
-            # MPI knows nothing of streams: what it reads must have been written, what it overwrites must have been read.
+            # MPI knows no streams: what it reads must have been written, what it overwrites must have been read.
             torch.cuda.current_stream(send.device).synchronize()
         received = {peer: self.take(send.numel(), send.device, staged) for peer in sources}
         requests = [
@@ -96,7 +96,7 @@ class MpiTransport:
         self._mpi.COMM_WORLD.Abort(code)
 
     def take(self, nbytes: int, device: torch.device, staged: bool) -> Tensor:
-        """A buffer of ``nbytes`` to receive into, a released one where there is one; pinned host memory if ``staged``."""
+        """A buffer of ``nbytes``, one that was given back where there is one; pinned host memory if ``staged``."""
         free = self._free[nbytes, device, staged]
         if free:
             return free.pop()
@@ -157,7 +157,7 @@ class MpiExchange:
 
 
 def gpu_aware() -> bool:
-    """Whether device buffers may be handed to MPI: ``MPIDEC_GPU_AWARE=1``; ``auto`` and ``0`` stage them through the host.
+    """Whether device buffers may be handed to MPI: ``MPIDEC_GPU_AWARE=1``; with ``auto`` and ``0`` they are staged.
 
     Raises ``UserError`` for another value.
     """
@@ -175,6 +175,6 @@ def refuse_singletons(transport: MpiTransport, launch: Launch) -> None:
     world = transport._mpi.COMM_WORLD.Get_size()
     if launch.size > 1 and world == 1:
         raise UserError(
-            f"{launch.launcher} started {launch.size} processes, but {transport.library}, which mpi4py loads, sees one: "
-            "start the job with the launcher of that library (python -m mpidec.doctor shows both)"
+            f"{launch.launcher} started {launch.size} processes, but {transport.library}, which mpi4py loads, sees "
+            "one: start the job with the launcher of that library (python -m mpidec.doctor shows both)"
         )

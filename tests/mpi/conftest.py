@@ -1,6 +1,7 @@
 """The ranks that the tests of this folder run on."""
 
 import pytest
+
 from mpidec import World, init
 
 

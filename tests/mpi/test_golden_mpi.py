@@ -1,11 +1,12 @@
-"""Recorded trajectories on real ranks: on the recording, and bit-equal to rows where messages are summed in rank order."""
+"""Recorded trajectories on real ranks, bit-equal to rows where messages are summed in rank order."""
 
 from pathlib import Path
 
 import pytest
 import torch
-from mpidec import Network, Rows, Step, World
 from support.golden import FOLDER, TOLERANCE, load
+
+from mpidec import Network, Rows, Step, World
 
 CASES = (
     "sgd__ring4__none__m0.9n",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.problems import asymmetric
+
 from mpidec import Network, Rows, Topology, World, compressor
 from mpidec.communicator import NON_FINITE
-from support.problems import asymmetric
 
 pytestmark = pytest.mark.mpi
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+
 from mpidec import Network, Sign, Topology, World
 from mpidec.transport.mpi import MpiTransport
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 import torch
-from mpidec import CHOCO, DPSGD, QSGD, Algorithm, AllReduce, Compressor, Identity, Sign, TopK, Topology
 from torch import Tensor
+
+from mpidec import CHOCO, DPSGD, QSGD, Algorithm, AllReduce, Compressor, Identity, Sign, TopK, Topology
 
 FOLDER = Path(os.environ.get("MPIDEC_GOLDEN", Path(__file__).parents[1] / "golden"))
 TOLERANCE = 1e-10
@@ -103,9 +104,7 @@ class Golden:
         with torch.enable_grad():
             theta = theta.detach().clone().requires_grad_()
             shapes = [shape for _, shape in self.record["problem"]["shapes"]]
-            w1, b1, w2, b2 = (
-                part.view(shape) for part, shape in zip(theta.split(self.sizes), shapes, strict=True)
-            )
+            w1, b1, w2, b2 = (part.view(shape) for part, shape in zip(theta.split(self.sizes), shapes, strict=True))
             loss = ((torch.tanh(x @ w1.T + b1) @ w2.T + b2 - y) ** 2).sum() / 8
             (gradient,) = torch.autograd.grad(loss, theta)
         return gradient

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
+
 from mpidec import Network, Topology
 from mpidec.transport.solo import Solo
-from torch import Tensor, nn
 
 
 def net(seed: int = 0) -> nn.Sequential:
