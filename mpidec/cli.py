@@ -7,7 +7,7 @@ import io
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, TypeVar
 
@@ -22,19 +22,21 @@ Parsed = TypeVar("Parsed")
 PATIENCE = 60.0  # seconds that the other ranks leave to rank 0 to say what is wrong, and to the launcher to end them
 
 
-def parse(target: Callable[..., Parsed], program: str, arguments: Sequence[str] | None = None) -> Parsed:
-    """``target``, a dataclass or a function, made or called from the command line.
+def parse(
+    target: Callable[..., Parsed], program: str, expand: Callable[[list[str]], list[str]] = lambda given: given
+) -> Parsed:
+    """``target``, a dataclass or a function, made or called from the command line after ``expand`` has seen it.
 
     Help and version come from rank 0 alone; a wrong option ends every rank with one sentence and the exit code 2.
     """
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:]
     if "--version" in arguments:
-        print(f"mpidec {__version__}" if _speaks() else "", end="\n" if _speaks() else "")
+        print(f"mpidec {__version__}\n" if _speaks() else "", end="")
         raise SystemExit(0)
     output, complaint = sys.stdout if _speaks() else io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(complaint):
-            return tyro.cli(target, prog=program, args=arguments)
+            return tyro.cli(target, prog=program, args=expand(arguments))
     except SystemExit as end:
         if not end.code:
             raise
@@ -72,7 +74,9 @@ def _speaks() -> bool:
 
 def _sentence(complaint: str) -> str:
     """What tyro writes into a box of several lines, as one: the fault, and the option that may have been meant."""
-    lines = [line.strip("│ ") for line in complaint.splitlines() if line.startswith("│")]
+    # A launcher may give a rank a terminal of its own, which tyro then colours.
+    plain = re.sub(r"\x1b\[[\d;]*m", "", complaint)
+    lines = [line.strip("│ ") for line in plain.splitlines() if line.startswith("│")]
     rules = [i for i, line in enumerate(lines) if set(line) == {"─"}] or [len(lines)]
     fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(lines[: rules[0]])).rstrip(".")
     hints = [i for i, line in enumerate(lines) if line.startswith(("Perhaps you meant", "Arguments similar"))]

@@ -19,7 +19,7 @@ COMPRESSORS = {
     "qsgd": "mpidec.compress.quantize:QSGD",
 }
 # What each takes, by option, with its default; the others take nothing.
-OPTIONS: dict[str, dict[str, Any]] = {"top-k": {"ratio": 0.01}, "qsgd": {"bits": 8}}
+OPTIONS: dict[str, dict[str, Any]] = {"top-k": {"ratio": 0.01}, "qsgd": {"bits": 8, "contraction": True}}
 
 
 def compressor(name: str, **options: Any) -> Compressor:

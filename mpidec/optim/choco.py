@@ -30,7 +30,8 @@ class CHOCO(Algorithm):
     ranks moves as under the local steps alone, for doubly stochastic W and every compressor.
 
     Args:
-        compressor: any; ``Sign()`` where none is given.
+        compressor: any contraction; ``Sign()`` where none is given. The analysis does not cover the unbiased ``QSGD``,
+            which diverges at few bits: use ``QSGD(bits, contraction=True)``.
         gamma: consensus step size in (0, 1]; the coarser the compressor and the sparser the graph, the smaller. 1 with
             ``Identity`` is D-PSGD combine-then-adapt. Raises ``UserError`` outside the range.
 

@@ -42,8 +42,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # GradScaler then hands its findings over instead of leaving a step, and with it a round of communication, out.
     _step_supports_amp_scaling = True
-    grad_scale: Tensor | None = None
-    found_inf: Tensor | None = None
 
     def __init__(
         self,
@@ -165,12 +163,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _unscale(self, used: Tensor) -> bool:
         """Apply what a GradScaler left here; returns whether it found an overflow, which forbids the local step."""
-        if self.found_inf is None:
-            return False
-        if self.grad_scale is not None:
-            self.flat.grad /= self.grad_scale
+        # GradScaler sets both attributes before a step and deletes them after it.
+        found_inf, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        if scale is not None:
+            self.flat.grad /= scale
             self.flat.bind_grad(used)
-        return bool(self.found_inf)
+        return bool(found_inf)
 
     def _agree(self, used: Tensor, overflowed: bool) -> tuple[Tensor, bool]:
         """Which segments have a gradient on any rank, and whether any rank must leave its local step out."""

@@ -10,7 +10,7 @@ from mpidec.train.config import Config, from_file
 def main() -> None:
     """Train with the options of the command line."""
     limit_threads()
-    config = parse(Config, "python -m mpidec.train", from_file())
+    config = parse(Config, "python -m mpidec.train", from_file)
 
     from mpidec.train.job import train
 

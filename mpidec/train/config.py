@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +37,8 @@ class Config:
     """top-k: fraction of the entries kept, in (0, 1]; unset: 0.01"""
     bits: int | None = None
     """qsgd: bits of a level, 1 to 8; unset: 8"""
+    contraction: bool | None = None
+    """qsgd: True scales the message down to a contraction, as choco's analysis asks; False is unbiased; unset: True"""
     data: str = "digits"
     """data set: digits (1,797 images that come with scikit-learn)"""
     model: str = "mlp"
@@ -133,12 +133,11 @@ class Config:
                 raise UserError(f"--{name.replace('_', '-')} must be {range_}: got {getattr(self, name)}")
 
 
-def from_file(arguments: Sequence[str] | None = None) -> list[str]:
+def from_file(arguments: list[str]) -> list[str]:
     """The arguments with the content of their ``--config`` file put in front, as flags that later ones overrule.
 
     Raises ``UserError`` for a file that cannot be read, is no YAML mapping, or names options that do not exist.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
     path = _config_path(arguments)
     if path is None:
         return arguments

@@ -13,6 +13,7 @@ from typing import Any
 from mpidec.communicator import Network
 from mpidec.errors import UserError
 from mpidec.train.config import Config
+from mpidec.version import __version__
 
 
 class RunFolder:
@@ -95,8 +96,9 @@ def summarize(
         "mpi": network.transport.library,
         "horovod": _version("horovod"),
         "versions": {
+            "mpidec": __version__,
             "python": platform.python_version(),
-            **{p: _version(p) for p in ("mpidec", "torch", "numpy", "mpi4py")},
+            **{package: _version(package) for package in ("torch", "numpy", "mpi4py")},
         },
     }
 

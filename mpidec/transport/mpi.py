@@ -33,7 +33,7 @@ class MpiTransport:
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
         self.rank: int = self.communicator.Get_rank()
         self.size: int = self.communicator.Get_size()
-        self.library = MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\0 ")
+        self.library = _library(MPI)
         self.gpu_aware, self._largest = gpu_aware, largest
         self._free: defaultdict[tuple[int, torch.device, bool], list[Tensor]] = defaultdict(list)
 
@@ -178,3 +178,34 @@ def refuse_singletons(transport: MpiTransport, launch: Launch) -> None:
             f"{launch.launcher} started {launch.size} processes, but {transport.library}, which mpi4py loads, sees "
             "one: start the job with the launcher of that library (python -m mpidec.doctor shows both)"
         )
+
+
+def do_not_start() -> None:
+    """Let a later import of mpi4py leave MPI alone: for those who only ask what is installed."""
+    try:
+        import mpi4py
+    except ImportError:
+        return
+    mpi4py.rc.initialize = False
+
+
+def library() -> str:
+    """Name and version of the MPI library that mpi4py loads; empty where there is none."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError):
+        return ""
+    return _library(MPI)
+
+
+def thread_level() -> str:
+    """What MPI allows threads to do: Horovod's own thread needs MULTIPLE."""
+    from mpi4py import MPI
+
+    names = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
+    return next(name for name in names if getattr(MPI, f"THREAD_{name}") == MPI.Query_thread())
+
+
+def _library(mpi: Any) -> str:
+    name: str = mpi.Get_library_version()
+    return name.split("\n")[0].split(",")[0].strip("\0 ")
