@@ -107,7 +107,7 @@ def site_mpi(env):
     if not usable or not (chosen or launcher):
         return None
     about = "\n".join([output(launcher, "--version") if launcher else "", output(mpicc, "-show")])
-    return Mpi(name_mpi(about), f"{mpicc}\n{about}", mpicc)
+    return Mpi(name_mpi(about), f"{os.path.realpath(mpicc)}\n{about}", mpicc)
 
 
 def has_headers(mpicc):

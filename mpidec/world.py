@@ -55,7 +55,7 @@ class World:
         return self.transport if missing else horovod.Horovod(self.transport.communicator, self.size)
 
 
-_worlds: dict[int, World] = {}
+_worlds: dict[int, tuple[Any, World]] = {}  # with the communicator, whose id would else be given out again
 
 
 def init(communicator: Any = None, device: str = "auto") -> World:
@@ -69,19 +69,20 @@ def init(communicator: Any = None, device: str = "auto") -> World:
     """
     key = id(communicator)
     if key in _worlds:
-        return _worlds[key]
+        return _worlds[key][1]
     launch = launched()
     transport: Transport = Solo()
     if communicator is not None or launch is not None:
         from mpidec.transport.mpi import MpiTransport, gpu_aware, refuse_singletons
 
-        transport = mpi = MpiTransport(communicator, gpu_aware())
+        transport = mpi = MpiTransport(communicator)
+        sys.excepthook = _AbortHook(transport, launch.rank if launch else transport.rank)
         if launch is not None:
             refuse_singletons(mpi, launch)
-        sys.excepthook = _AbortHook(transport)
+        mpi.gpu_aware = gpu_aware()
     launch = launch or Launch("none", 0, 1, 0, 1)
     world = World(transport, launch.local_rank, launch.local_size, _device(device, launch, transport))
-    _worlds[key] = world
+    _worlds[key] = communicator, world
     return world
 
 
@@ -120,11 +121,11 @@ class _AbortHook:
 
     patience = 1.0  # seconds that rank 1 leaves to rank 0; each further rank waits a little longer
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, rank: int) -> None:
+        self._transport, self._rank = transport, rank
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        rank = self._transport.rank
+        rank = self._rank
         if rank > 0:
             time.sleep(self.patience + rank / 20)
         if isinstance(error, UserError):

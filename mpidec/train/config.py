@@ -94,11 +94,11 @@ class Config:
         return {name: getattr(self, name) for name in compress.OPTIONS.get(self.compressor, {})}
 
     def resolved(self) -> dict[str, Any]:
-        """Every option with its value, in a form that YAML can hold and that ``--config`` reads again."""
+        """Every option with its value, but for the places of the files; ``--config`` reads it again."""
         return {
-            name: str(value) if isinstance(value, Path) else value
+            name: value
             for name, value in dataclasses.asdict(self).items()
-            if name != "config" and value is not None
+            if name not in ("config", "out") and value is not None
         }
 
     def _set(self, name: str, value: Any) -> None:

@@ -32,7 +32,7 @@ def test_the_diff_turns_a_plain_loop_into_a_distributed_one(tmp_path: Path) -> N
     (tmp_path / "script.py").write_text(side(diff, "+"))
     plain = alone("plain.py", cwd=tmp_path)
     assert plain.returncode == 0, plain.stderr
-    assert float(re.findall(r"accuracy (\d+\.\d)%", plain.stdout)[0]) > 90
+    assert float(re.findall(r"accuracy (\d+\.\d)%", plain.stdout)[0]) > 80
     done = mpirun(4, "script.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     accuracies = [float(value) for value in re.findall(r"accuracy (\d+\.\d)%", done.stdout)]
@@ -51,8 +51,8 @@ def test_examples(block: str, tmp_path: Path) -> None:
 def test_the_algorithm_of_the_contributing_page(tmp_path: Path) -> None:
     (block,) = blocks(CONTRIBUTING, "python")
     program = block + (
-        "\nimport torch, mpidec\n"
-        "x, rule = torch.tensor([[0.0], [4.0]]), PeriodicGossip(2)\ncomm = mpidec.Rows(mpidec.Topology.named('ring', 2))\n"
+        "\nimport torch, mpidec\nfrom mpidec import Topology\n"
+        "x, rule = torch.tensor([[0.0], [4.0]]), PeriodicGossip(2)\ncomm = mpidec.Rows(Topology.named('ring', 2))\n"
         "for t in (1, 2, 3):\n"
         "    rule.run(x, x, comm, mpidec.Step(t), lambda: None)\n"
         "    print(x.flatten().tolist())\n"
