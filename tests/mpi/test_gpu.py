@@ -6,9 +6,10 @@ import os
 
 import pytest
 import torch
-from mpidec import CHOCO, DistributedOptimizer, Network, Topology, World, compressor, init
+from support.problems import net
+
+from mpidec import CHOCO, DistributedOptimizer, Network, Topology, World, compressor
 from mpidec.transport.mpi import MpiTransport
-from support.problems import loss_of, net
 
 pytestmark = [
     pytest.mark.mpi,
@@ -65,14 +66,12 @@ def test_the_producing_stream_is_waited_for(world: World, device: torch.device, 
 
 
 def test_training_on_a_shared_gpu(device: torch.device) -> None:
-    world = init(device="cuda")
     model = net().to(device)
     optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, CHOCO())
-    for step in range(1, 11):
+    for _ in range(10):
         optimizer.zero_grad()
         inputs = torch.randn(4, 6, device=device)
         model(inputs).square().mean().backward()
         optimizer.step()
     assert optimizer.flat.data.device == device
     assert torch.isfinite(optimizer.flat.data).all()
-    assert float(loss_of(model.cpu(), world.rank, 1)) > 0
