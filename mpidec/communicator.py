@@ -107,6 +107,12 @@ class Network(Communicator):
         for rank, buffer in enumerate(gathered):
             message.codec.add_to(out, self.checked(message, rank, buffer), alpha)
 
+    def agree(self, flags: Tensor) -> None:
+        """Replace ``flags`` (bool, on the CPU) by whether any rank has them set."""
+        started = time.perf_counter()
+        self.transport.all_reduce_flags(flags)
+        self.seconds_waiting += time.perf_counter() - started
+
     def noise(self, like: Tensor) -> Tensor:
         """See ``Communicator.noise``."""
         return uniform(self.seed, self.step, torch.tensor(self.rank), like)

@@ -135,4 +135,5 @@ class _AbortHook:
             print(
                 f"rank {rank} of {self._transport.size} failed and ends the job:\n{text}", file=sys.stderr, flush=True
             )
-        self._transport.abort(1)
+        if self._transport.size > 1:
+            self._transport.abort(1)

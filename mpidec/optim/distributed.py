@@ -93,6 +93,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        started, before = time.perf_counter(), (self.seconds["local_step"], self.comm.seconds_waiting)
         self.steps += 1
         self.flat.collect_data()
         used = self.flat.collect_grad()
@@ -103,7 +104,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             used, overflowed = self._agree(used, overflowed)
             self.flat.bind_grad(used)
         epoch = self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0
-        started, before = time.perf_counter(), (self.seconds["local_step"], self.comm.seconds_waiting)
         self.algorithm.run(
             self.flat.data,
             self.flat.grad,
@@ -173,7 +173,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _agree(self, used: Tensor, overflowed: bool) -> tuple[Tensor, bool]:
         """Which segments have a gradient on any rank, and whether any rank must leave its local step out."""
         flags = torch.cat([used, torch.tensor([overflowed])])
-        self.comm.transport.all_reduce_flags(flags)
+        self.comm.agree(flags)
         return flags[:-1], bool(flags[-1])
 
     def _refuse_non_finite(self) -> None:
