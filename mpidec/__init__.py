@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mpidec.errors import UserError
     from mpidec.flat import FlatBuffer
     from mpidec.optim import algorithm
-    from mpidec.optim.algorithm import Algorithm, Step
     from mpidec.optim.allreduce import AllReduce
+    from mpidec.optim.base import Algorithm, Step
     from mpidec.optim.choco import CHOCO
     from mpidec.optim.distributed import DistributedOptimizer
     from mpidec.optim.dpsgd import DPSGD
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mpidec.world import World, init
 
 _PLACES = {
-    "Algorithm": "mpidec.optim.algorithm",
+    "Algorithm": "mpidec.optim.base",
     "AllReduce": "mpidec.optim.allreduce",
     "CHOCO": "mpidec.optim.choco",
     "Communicator": "mpidec.communicator",
@@ -46,7 +46,7 @@ _PLACES = {
     "QSGD": "mpidec.compress.quantize",
     "Rows": "mpidec.communicator",
     "Sign": "mpidec.compress.sign",
-    "Step": "mpidec.optim.algorithm",
+    "Step": "mpidec.optim.base",
     "TopK": "mpidec.compress.sparse",
     "Topology": "mpidec.topology",
     "UserError": "mpidec.errors",

@@ -22,18 +22,16 @@ Parsed = TypeVar("Parsed")
 PATIENCE = 60.0  # seconds that the other ranks leave to rank 0 to say what is wrong, and to the launcher to end them
 
 
-def parse(
-    target: Callable[..., Parsed], program: str, expand: Callable[[list[str]], list[str]] = lambda given: given
-) -> Parsed:
-    """``target``, a dataclass or a function, made or called from the command line after ``expand`` has seen it.
+def parse(target: type[Parsed], program: str, expand: Callable[[list[str]], list[str]] = lambda given: given) -> Parsed:
+    """``target``, a dataclass of options, from the command line, which ``expand`` may add to first.
 
     Help and version come from rank 0 alone; a wrong option ends every rank with one sentence and the exit code 2.
     """
     arguments = sys.argv[1:]
     if "--version" in arguments:
-        print(f"mpidec {__version__}\n" if _speaks() else "", end="")
+        print(f"mpidec {__version__}\n" if speaks() else "", end="")
         raise SystemExit(0)
-    output, complaint = sys.stdout if _speaks() else io.StringIO(), io.StringIO()
+    output, complaint = sys.stdout if speaks() else io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(complaint):
             return tyro.cli(target, prog=program, args=expand(arguments))
@@ -47,7 +45,7 @@ def parse(
 
 def fail(sentence: str) -> NoReturn:
     """End with the exit code 2 after ``sentence``, before MPI has started; of many ranks only rank 0 speaks."""
-    if not _speaks():
+    if not speaks():
         # A rank that ended now would make the launcher end rank 0, perhaps before it has spoken.
         time.sleep(PATIENCE)
     print(f"error: {sentence}", file=sys.stderr, flush=True)
@@ -67,7 +65,8 @@ def _excepthook(kind: type[BaseException], error: BaseException, trace: Tracebac
         sys.__excepthook__(kind, error, trace)
 
 
-def _speaks() -> bool:
+def speaks() -> bool:
+    """Whether this process is the one of its job that talks to the user."""
     launch = launched()
     return launch is None or launch.rank == 0
 
@@ -81,4 +80,6 @@ def _sentence(complaint: str) -> str:
     fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(lines[: rules[0]])).rstrip(".")
     hints = [i for i, line in enumerate(lines) if line.startswith(("Perhaps you meant", "Arguments similar"))]
     meant = [line.split()[0].rstrip(",") for i in hints for line in lines[i + 1 :] if line.startswith("--")][:1]
+    if not fault:
+        return " ".join(re.sub(r"[─│╭╮╰╯]", " ", plain).split())
     return f"{fault}; perhaps you meant {meant[0]}" if meant else fault

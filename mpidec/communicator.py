@@ -14,12 +14,24 @@ import torch
 from torch import Tensor
 
 from mpidec.compress.message import Message
+from mpidec.errors import UserError
 from mpidec.noise import uniform
 from mpidec.topology import Topology
 from mpidec.transport.base import Collectives, Exchange, Transport
 
-# Bits of a message's flags, which reach a gossip run's neighbours without a collective.
-STOP, NON_FINITE, CHECKPOINT = 1, 2, 4
+
+def sum_bytes(message: Message) -> int:
+    """Bytes that a rank hands over to sum ``message``: all of it to a gather, its bare values to an all-reduce."""
+    if not message.codec.summable:
+        return message.nbytes
+    values = message.layout.fields["values"]
+    return values.count * max(4, values.dtype.itemsize)
+
+
+def _summands(message: Message) -> Tensor:
+    """A copy of the values; 16-bit sums would lose digits, and MPI knows none."""
+    values = message.part("values")
+    return values.to(torch.promote_types(values.dtype, torch.float32), copy=True)
 
 
 class PendingMix(Protocol):
@@ -31,6 +43,8 @@ class PendingMix(Protocol):
 
 class Communicator(ABC):
     """The ranks of a job and their graph. ``step`` and ``flags`` go into the header of each message.
+
+    Flags are bits that a rank wants its neighbours to know, where no collective could tell them.
 
     ``bytes_sent``: bytes that this rank (in a simulation: all ranks) has handed to the transport so far.
     ``flags_seen``: every flag that arrived so far.
@@ -71,7 +85,10 @@ class Network(Communicator):
         self, transport: Transport, topology: Topology, collectives: Collectives | None = None, seed: int = 0
     ) -> None:
         super().__init__(topology, seed)
-        assert topology.size == transport.size, f"a graph of {topology.size} over {transport.size} ranks"
+        if topology.size != transport.size:
+            raise UserError(
+                f"the topology has {topology.size} ranks, but the job has {transport.size}: build it for the job's size"
+            )
         self.transport, self.rank = transport, transport.rank
         self.collectives: Collectives = collectives or transport
         self.seconds_waiting = 0.0
@@ -91,19 +108,17 @@ class Network(Communicator):
     def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
         """See ``Communicator.sum``: an all-reduce where the payload can be summed as it is, else an all-gather."""
         started = time.perf_counter()
+        self.bytes_sent += sum_bytes(message) if self.size > 1 else 0
         if message.codec.summable:
-            # 16-bit sums lose digits, and MPI has none.
-            values = message.part("values")
-            total = values.float() if values.dtype.itemsize < 4 else values
-            self.collectives.all_reduce(total)
+            values = _summands(message)
+            self.collectives.all_reduce(values)
             self.seconds_waiting += time.perf_counter() - started
-            self.bytes_sent += total.nbytes if self.size > 1 else 0
-            out += total.to(out.dtype) * alpha
+            out += values.to(out.dtype) * alpha
             return
         message.stamp(self.step, self.flags)
+        assert message.buffer.nbytes == message.nbytes, "what is handed over is what is reported"
         gathered = self.collectives.all_gather(message.buffer)
         self.seconds_waiting += time.perf_counter() - started
-        self.bytes_sent += message.nbytes if self.size > 1 else 0
         for rank, buffer in enumerate(gathered):
             message.codec.add_to(out, self.checked(message, rank, buffer), alpha)
 
@@ -111,6 +126,7 @@ class Network(Communicator):
         """Replace ``flags`` (bool, on the CPU) by whether any rank has them set."""
         started = time.perf_counter()
         self.transport.all_reduce_flags(flags)
+        self.bytes_sent += flags.nbytes if self.size > 1 else 0
         self.seconds_waiting += time.perf_counter() - started
 
     def noise(self, like: Tensor) -> Tensor:
@@ -162,7 +178,7 @@ class Rows(Communicator):
 
     def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
         """See ``Communicator.sum``."""
-        self.bytes_sent += message.nbytes * self.size if self.size > 1 else 0
+        self.bytes_sent += sum_bytes(message) * self.size if self.size > 1 else 0
         for rank in range(self.size):
             everywhere = message.buffer[rank].expand_as(message.buffer)
             message.codec.add_to(out, message.with_buffer(everywhere), alpha)

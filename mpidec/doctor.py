@@ -13,22 +13,28 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from importlib import metadata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
 
-from mpidec.cli import parse, run
+from mpidec.cli import parse, run, speaks
 from mpidec.errors import UserError
 from mpidec.launcher import launched, limit_threads
-from mpidec.version import __version__
+from mpidec.version import __version__, installed
 
 Row = tuple[str, str]
 
 
-def check() -> None:
+@dataclass
+class Options:
     """Show which MPI, launcher, torch and Horovod this environment really uses, and whether they fit together."""
+
+
+def main() -> None:
+    """Print the table; the exit code is 1 where something does not fit."""
+    parse(Options, "python -m mpidec.doctor")
     limit_threads()
     rows, faults = [*software(), *machine()], []
     loaded = loaded_mpi_libraries()
@@ -39,7 +45,7 @@ def check() -> None:
         job, job_faults = whole_job(faults)
         rows += job
         faults = job_faults
-    if (launch := launched()) is None or launch.rank == 0:
+    if speaks():
         print(tabulate(rows, tablefmt="plain"), flush=True)
         for fault in dict.fromkeys(faults):
             print(f"error: {fault}", file=sys.stderr, flush=True)
@@ -55,16 +61,16 @@ def software() -> list[Row]:
         # Only the library's name is wanted; nobody is there to talk to.
         mpi.do_not_start()
     without = horovod.missing()
-    reason = f"not usable, {without}; central algorithms sum with mpi4py" if without else "usable, built with MPI"
+    usable = f"not usable, {without}; central algorithms sum with mpi4py" if without else "usable, built with MPI"
     gpu = os.environ.get("MPIDEC_GPU_AWARE", "auto")
     return [
         ("mpidec", f"{__version__}, Python {sys.version.split()[0]}"),
         ("MPI library", mpi.library() or "none: install one, or run bin/setup"),
-        ("mpi4py", version("mpi4py")),
+        ("mpi4py", installed("mpi4py") or "not installed"),
         ("launcher", launcher()),
         ("launched by", launch.launcher if launch else "nothing: one rank, MPI not started"),
         ("torch", torch_build()),
-        ("Horovod", f"{version('horovod')}, {reason}" if version("horovod") != "not installed" else reason),
+        ("Horovod", ", ".join(filter(None, [installed("horovod"), usable]))),
         (
             "device buffers",
             "handed to MPI (MPIDEC_GPU_AWARE=1)" if gpu == "1" else f"through pinned host memory ({gpu})",
@@ -130,13 +136,5 @@ def torch_build() -> str:
     return f"{torch.__version__}, {gpus or 'no'} GPU{'s' if gpus != 1 else ''}"
 
 
-def version(package: str) -> str:
-    """Installed version of a package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
 if __name__ == "__main__":
-    run(lambda: parse(check, "python -m mpidec.doctor"))
+    run(main)

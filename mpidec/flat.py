@@ -132,6 +132,10 @@ def _refuse_unfit(named: list[tuple[str, nn.Parameter]]) -> None:
     for name, p in named:
         if isinstance(p, nn.parameter.UninitializedParameter):
             raise UserError(f"parameter {name!r} has no shape yet: run one batch through the model, then wrap it")
+        if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape, strict=True)):
+            raise UserError(
+                f"parameter {name!r} is expanded, so that entries share memory: make it a tensor of its own"
+            )
         if not p.dtype.is_floating_point:
             raise UserError(f"parameter {name!r} is {p.dtype}: only floating-point parameters can be averaged")
         if (p.dtype, p.device) != (first.dtype, first.device):

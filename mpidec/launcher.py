@@ -16,7 +16,7 @@ _LAUNCHERS = (
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     ("a PMI launcher (MPICH, Intel MPI)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ("Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    ("Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
 
 
@@ -40,9 +40,14 @@ def launched(environ: Mapping[str, str] = os.environ) -> Launch | None:
                 int(environ[rank]),
                 int(environ[size]),
                 int(environ.get(local_rank, environ[rank])),
-                int(environ.get(local_size, environ[size])),
+                _leading(environ.get(local_size, environ[size])),
             )
     return None
+
+
+def _leading(text: str) -> int:
+    """The number that ``text`` begins with: Slurm writes 8(x2) for two nodes with 8 tasks each."""
+    return int(text.split("(")[0].split(",")[0])
 
 
 def limit_threads() -> None:

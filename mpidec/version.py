@@ -1,3 +1,13 @@
-"""The package's version, in a file of its own so that a build can read it without importing anything."""
+"""Versions: the package's own, which a build reads from here without importing anything, and those of others."""
+
+from importlib import metadata
 
 __version__ = "0.1.0"
+
+
+def installed(package: str) -> str | None:
+    """The version of an installed package, or ``None``."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

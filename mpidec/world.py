@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,6 +17,9 @@ from mpidec.errors import UserError
 from mpidec.launcher import Launch, launched
 from mpidec.transport.base import Collectives, Transport
 from mpidec.transport.solo import Solo
+
+if TYPE_CHECKING:
+    from mpidec.transport.mpi import MpiTransport
 
 
 @dataclass(frozen=True)
@@ -52,38 +55,43 @@ class World:
         missing = [reason for reason in self.transport.all_gather_objects(horovod.missing()) if reason]
         if missing and choice == "horovod":
             raise UserError(f"horovod cannot be used: {missing[0]}; run bin/setup, or take the collectives mpi")
+        if missing and self.rank == 0:
+            print(f"Horovod is not used, since {missing[0]}; mpi4py sums in its place", file=sys.stderr, flush=True)
         return self.transport if missing else horovod.Horovod(self.transport.communicator, self.size)
 
 
-_worlds: dict[int, tuple[Any, World]] = {}  # with the communicator, whose id would else be given out again
+_joined: World | None = None
 
 
 def init(communicator: Any = None, device: str = "auto") -> World:
     """Join the job: MPI where a launcher started this process or a ``communicator`` of mpi4py is given, else one rank.
 
-    The communicator is duplicated. From here on an uncaught exception on one rank ends all of them. Called again, it
-    returns the same world. ``device``: a torch device, or ``auto``, which takes the GPU of this local rank where there
-    is one.
+    The communicator is duplicated. From here on an uncaught exception on one rank ends all of them. Called again
+    without a communicator, it returns the same world. ``device``: a torch device, or ``auto``, which takes the GPU of
+    this local rank where there is one.
 
-    Raises ``UserError`` where launcher and MPI library do not belong together, and for a device that is not there.
+    Raises ``UserError`` where launcher and MPI library do not belong together, for a device that is not there, and for
+    another device than the one of the first call.
     """
-    key = id(communicator)
-    if key in _worlds:
-        return _worlds[key][1]
+    global _joined
+    if _joined is not None and communicator is None:
+        if device not in ("auto", str(_joined.device), _joined.device.type):
+            raise UserError(f"this process has joined with the device {_joined.device}: it cannot change to {device!r}")
+        return _joined
     launch = launched()
     transport: Transport = Solo()
     if communicator is not None or launch is not None:
         from mpidec.transport.mpi import MpiTransport, gpu_aware, refuse_singletons
 
         transport = mpi = MpiTransport(communicator)
-        sys.excepthook = _AbortHook(transport, launch.rank if launch else transport.rank)
+        if mpi.job_size > 1 or launch is not None:
+            sys.excepthook = _AbortHook(mpi, launch.rank if launch else mpi.rank)
         if launch is not None:
             refuse_singletons(mpi, launch)
         mpi.gpu_aware = gpu_aware()
     launch = launch or Launch("none", 0, 1, 0, 1)
-    world = World(transport, launch.local_rank, launch.local_size, _device(device, launch, transport))
-    _worlds[key] = communicator, world
-    return world
+    _joined = World(transport, launch.local_rank, launch.local_size, _device(device, launch, transport))
+    return _joined
 
 
 def _device(name: str, launch: Launch, transport: Transport) -> torch.device:
@@ -121,7 +129,7 @@ class _AbortHook:
 
     patience = 1.0  # seconds that rank 1 leaves to rank 0; each further rank waits a little longer
 
-    def __init__(self, transport: Transport, rank: int) -> None:
+    def __init__(self, transport: MpiTransport, rank: int) -> None:
         self._transport, self._rank = transport, rank
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -133,7 +141,9 @@ class _AbortHook:
         else:
             text = "".join(traceback.format_exception(kind, error, trace))
             print(
-                f"rank {rank} of {self._transport.size} failed and ends the job:\n{text}", file=sys.stderr, flush=True
+                f"rank {rank} of {self._transport.job_size} failed and ends the job:\n{text}",
+                file=sys.stderr,
+                flush=True,
             )
-        if self._transport.size > 1:
+        if self._transport.job_size > 1:
             self._transport.abort(1)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from mpidec.compress.message import Layout, Message, Parts
 
+BLOCK = 1024  # entries that are summed in one go
+
 
 class Noise(Protocol):
     """Uniform draws in ``[0, 1)`` for the entries of ``like``, shape ``(..., d)``."""
@@ -41,6 +43,11 @@ class Compressor(ABC):
         self._sizes = tuple(sizes)
         self._layouts.clear()
         self.noise = noise or _generator_noise
+
+    @property
+    def bound(self) -> bool:
+        """Whether the segments are fixed."""
+        return self._sizes is not None
 
     @abstractmethod
     def encode(self, x: Tensor) -> Message:
@@ -75,6 +82,19 @@ class Compressor(ABC):
         return Message.empty(self.layout(x.shape[-1], x.dtype), self, x.shape[:-1], x.device)
 
 
+def total(x: Tensor) -> Tensor:
+    """The sum over the last dimension, in blocks of a fixed size.
+
+    torch splits a long sum among its threads, so that its rounding depends on their number and on the leading
+    dimensions; a sum of blocks does not.
+    """
+    while x.shape[-1] > BLOCK:
+        whole = x.shape[-1] // BLOCK * BLOCK
+        blocks = x[..., :whole].reshape(*x.shape[:-1], -1, BLOCK)
+        x = torch.cat([blocks.sum(-1), x[..., whole:]], dim=-1)
+    return x.sum(-1)
+
+
 def segments(sizes: Sequence[int]) -> Iterator[slice]:
     """The slices of consecutive segments of the given sizes."""
     start = 0
@@ -84,5 +104,5 @@ def segments(sizes: Sequence[int]) -> Iterator[slice]:
 
 
 def column(alpha: float | Tensor, like: Tensor) -> float | Tensor:
-    """``alpha`` in the dtype of ``like``, so that a simulated row and a rank of its own round the same product."""
+    """``alpha`` in the dtype of ``like``, of 32 bits at least, so that a simulated row and a real rank round alike."""
     return alpha.to(like.dtype).reshape(-1, 1) if isinstance(alpha, Tensor) else alpha

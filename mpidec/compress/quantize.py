@@ -7,25 +7,25 @@ import math
 import torch
 from torch import Tensor
 
-from mpidec.compress.base import Compressor, column, segments
+from mpidec.compress.base import Compressor, column, segments, total
 from mpidec.compress.bits import pack, packed_bytes, unpack
 from mpidec.compress.message import Message, Parts
 from mpidec.errors import UserError
 
 
 class QSGD(Compressor):
-    """Quantization to L = 2^bits - 1 levels, unbiased (Alistarh et al. 2017, arXiv 1610.02132).
+    """Quantization to L = 2^bits - 1 levels (Alistarh et al. 2017, arXiv 1610.02132).
 
     C(u) = norm2(u) * sign(u) * level / L,  level = floor(L abs(u) / norm2(u)) + [uniform < remainder].
 
-    ``contraction`` divides by 1 + min(s / L^2, sqrt(s) / L), which makes it a contraction, as CHOCO-SGD's analysis asks
-    (Koloskova et al. 2019, arXiv 1902.00340). On the wire: the signs and each of the ``bits`` bits of the levels as a
-    packed plane over the whole vector, then one norm a segment.
+    ``contraction``, the default, divides by 1 + min(s / L^2, sqrt(s) / L), which makes it a contraction, as CHOCO-SGD's
+    analysis asks (Koloskova et al. 2019, arXiv 1902.00340); without it the operator is unbiased. On the wire: the signs
+    and each of the ``bits`` bits of the levels as a packed plane over the whole vector, then one norm a segment.
 
     Raises ``UserError`` for ``bits`` outside 1 .. 8.
     """
 
-    def __init__(self, bits: int = 8, contraction: bool = False) -> None:
+    def __init__(self, bits: int = 8, contraction: bool = True) -> None:
         super().__init__()
         if not 1 <= bits <= 8:
             raise UserError(f"qsgd writes 1 to 8 bits a level: got bits = {bits}")
@@ -43,7 +43,8 @@ class QSGD(Compressor):
         levels, norms = x.abs(), message.part("norms")
         for i, segment in enumerate(segments(message.layout.sizes)):
             part = levels[..., segment]
-            norm = part.square().sum(-1, keepdim=True).sqrt()
+            # Squares of float32 values above 1e19 or below 1e-23 leave its range.
+            norm = total(part.double().square()).sqrt().to(x.dtype).unsqueeze(-1)
             norms[..., i : i + 1] = norm
             # A zero segment is divided by 1 and stays zero.
             part.mul_(self._levels).div_(norm.where(norm > 0, 1))

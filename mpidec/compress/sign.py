@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpidec.compress.base import Compressor, column, segments
+from mpidec.compress.base import Compressor, column, segments, total
 from mpidec.compress.bits import pack, packed_bytes, unpack
 from mpidec.compress.message import Message, Parts
 
@@ -35,7 +35,7 @@ class Sign(Compressor):
         scales, magnitudes = message.part("scales"), x.abs()
         for i, segment in enumerate(segments(message.layout.sizes)):
             # An empty segment has the scale 0, not 0 / 0.
-            scales[..., i] = magnitudes[..., segment].sum(-1) / max(1, segment.stop - segment.start)
+            scales[..., i] = total(magnitudes[..., segment]) / max(1, segment.stop - segment.start)
         return message
 
     def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:

@@ -9,22 +9,27 @@ from mpidec.compress import COMPRESSORS
 from mpidec.names import canonical
 
 if TYPE_CHECKING:
-    from mpidec.optim.algorithm import Algorithm
+    from mpidec.optim.base import Algorithm
 
 DENSE = ("identity", "fp16", "bf16")
+ORDERS = ("adapt-then-combine", "combine-then-adapt")  # of dpsgd, the default first
 
 
 class Entry(NamedTuple):
-    """Where an algorithm stands, which compressors it can work with (the first is its default), and its own options."""
+    """Where an algorithm stands, which compressors it can work with (the first is its default), and its own options.
+
+    ``central``: as the class says it; here for those who must know it without torch.
+    """
 
     target: str
     compressors: tuple[str, ...]
     options: dict[str, Any]
+    central: bool = False
 
 
 ALGORITHMS = {
-    "allreduce": Entry("mpidec.optim.allreduce:AllReduce", DENSE, {}),
-    "dpsgd": Entry("mpidec.optim.dpsgd:DPSGD", DENSE, {"order": "adapt-then-combine"}),
+    "allreduce": Entry("mpidec.optim.allreduce:AllReduce", DENSE, {}, central=True),
+    "dpsgd": Entry("mpidec.optim.dpsgd:DPSGD", DENSE, {"order": ORDERS[0]}),
     "choco": Entry("mpidec.optim.choco:CHOCO", ("sign", *(c for c in COMPRESSORS if c != "sign")), {"gamma": 0.3}),
 }
 

@@ -9,15 +9,16 @@ from torch import Tensor, nn
 
 from mpidec.errors import UserError
 from mpidec.flat import FlatBuffer
+from mpidec.optim.base import Algorithm
 from mpidec.topology import Topology
 from mpidec.transport.base import Transport
 
 
 def refuse_different_models(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:
     """Raise ``UserError`` where a rank's parameters or buffers differ from rank 0's in name, shape or dtype."""
-    tensors = {"parameter " + s.name: flat.data[s.place].view(s.shape) for s in flat.segments}
-    tensors |= {"buffer " + name: b for name, b in model.named_buffers()}
-    mine = [(name, f"the shape {tuple(t.shape)} and {t.dtype}") for name, t in tensors.items()]
+    trained = {s.name for s in flat.segments}
+    mine = [("parameter " + name, _form(p, name in trained)) for name, p in model.named_parameters()]
+    mine += [("buffer " + name, _form(buffer)) for name, buffer in model.named_buffers()]
     everyone = transport.all_gather_objects(mine)
     for rank, theirs in enumerate(everyone):
         for position, (name, form) in enumerate(everyone[0]):
@@ -28,31 +29,40 @@ def refuse_different_models(transport: Transport, model: nn.Module, flat: FlatBu
                 )
             if theirs[position][1] != form:
                 raise UserError(
-                    f"the models differ: {name} has {form} on rank 0, but {theirs[position][1]} on rank {rank}"
+                    f"the models differ: {name} is {form} on rank 0, but {theirs[position][1]} on rank {rank}"
                 )
         if len(theirs) > len(everyone[0]):
             raise UserError(f"the models differ: rank {rank} has {theirs[len(everyone[0])][0]}, which rank 0 lacks")
 
 
-def refuse_different_graphs(transport: Transport, topology: Topology) -> None:
-    """Raise ``UserError`` where two ranks would mix along different graphs, which would deadlock."""
-    digests = transport.all_gather_objects(hashlib.sha256(repr(topology.rows).encode()).hexdigest())
-    strange = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
-    if strange:
-        raise UserError(
-            f"the topologies differ: rank {strange[0]} mixes with other weights than rank 0; build the same on all"
-        )
+def _form(tensor: Tensor, trained: bool = False) -> str:
+    return f"{'to be trained, ' if trained else ''}shape {tuple(tensor.shape)}, {tensor.dtype}"
+
+
+def refuse_different_rules(transport: Transport, topology: Topology, algorithm: Algorithm) -> None:
+    """Raise ``UserError`` where two ranks would follow different rules or graphs, which would deadlock."""
+    mine = {
+        "algorithm": type(algorithm).__name__,
+        "compressor": repr(algorithm.compressor),
+        "topology": hashlib.sha256(repr(topology.rows).encode()).hexdigest()[:8],
+    }
+    everyone = transport.all_gather_objects(mine)
+    for rank, theirs in enumerate(everyone):
+        for what, first in everyone[0].items():
+            if theirs[what] != first:
+                raise UserError(
+                    f"the ranks differ in their {what}: {first} on rank 0, but {theirs[what]} on rank {rank}; "
+                    "take the same on all"
+                )
 
 
 def broadcast_model(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:
     """Rank 0's parameters and buffers on every rank; digests are compared, so that a bad transfer has a name."""
-    transport.broadcast(flat.data)
-    for buffer in model.buffers():
-        transport.broadcast(buffer)
-    named = {
-        **dict(zip([s.name for s in flat.segments], flat.views(flat.data), strict=True)),
-        **dict(model.named_buffers()),
-    }
+    trained = {s.name for s in flat.segments}
+    others = {name: p for name, p in model.named_parameters() if name not in trained} | dict(model.named_buffers())
+    for tensor in (flat.data, *others.values()):
+        transport.broadcast(tensor)
+    named = {s.name: view for s, view in zip(flat.segments, flat.views(flat.data), strict=True)} | others
     digests = {name: digest(tensor) for name, tensor in named.items()}
     for rank, theirs in enumerate(transport.all_gather_objects(digests)):
         for name in named:

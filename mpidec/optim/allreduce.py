@@ -7,7 +7,7 @@ from torch import Tensor
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
-from mpidec.optim.algorithm import Algorithm, Step, accumulator
+from mpidec.optim.base import Algorithm, Step, accumulator
 from mpidec.optim.checks import refuse_lossy
 
 
@@ -19,7 +19,9 @@ class AllReduce(Algorithm):
         g = mean_j g_j
         x = local_step(x, g)
 
-    State: none. Bytes a step: 4 d, or 2 d with a 16-bit compressor, whose values are gathered and summed in float32.
+    State: none. Bytes a step: 4 d into an all-reduce. With a 16-bit compressor 2 d into an all-gather, so that the sum
+    is taken in float32: each rank then receives 2 d from every other, which pays for few ranks only. One byte a
+    parameter tensor more tells which of them have a gradient anywhere.
 
     Args:
         compressor: ``Identity``, with or without a 16-bit wire. Raises ``UserError`` for another one.

@@ -8,7 +8,7 @@ from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
-from mpidec.optim.algorithm import Algorithm, Step, accumulator
+from mpidec.optim.base import Algorithm, Step, accumulator
 from mpidec.optim.checks import refuse_changing
 
 
@@ -30,8 +30,8 @@ class CHOCO(Algorithm):
     ranks moves as under the local steps alone, for doubly stochastic W and every compressor.
 
     Args:
-        compressor: any contraction; ``Sign()`` where none is given. The analysis does not cover the unbiased ``QSGD``,
-            which diverges at few bits: use ``QSGD(bits, contraction=True)``.
+        compressor: any contraction; ``Sign()`` where none is given. The analysis does not cover
+            ``QSGD(bits, contraction=False)``, which diverges at few bits.
         gamma: consensus step size in (0, 1]; the coarser the compressor and the sparser the graph, the smaller. 1 with
             ``Identity`` is D-PSGD combine-then-adapt. Raises ``UserError`` outside the range.
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from mpidec.communicator import Network
 from mpidec.errors import UserError
 from mpidec.flat import FlatBuffer
-from mpidec.optim.agreement import broadcast_model, refuse_different_graphs, refuse_different_models
-from mpidec.optim.algorithm import Algorithm, Step
+from mpidec.optim.agreement import broadcast_model, refuse_different_models, refuse_different_rules
+from mpidec.optim.base import Algorithm, Step
 from mpidec.topology import Topology
 from mpidec.world import init
 
@@ -31,7 +31,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         algorithm: the rule, with its compressor.
         topology: a graph over all ranks, or a ``Network`` with one's own transport; a ring (for a central rule the
             complete graph) where none is given.
-        seed: of the compressor's random draws.
+        seed: of the compressor's random draws; a ``Network`` brings its own.
         steps_per_epoch: what epochs are counted in; without it every step is in epoch 0.
 
     Raises ``UserError`` for a model that cannot be flattened, or that differs among the ranks.
@@ -58,13 +58,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise UserError(
                 "LBFGS evaluates its closure many times a step, which no algorithm here can follow: take another"
             )
+        if algorithm.compressor.bound:
+            raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
         self.local, self.algorithm, self.steps_per_epoch = local, algorithm, steps_per_epoch
         # What unpickling calls: it lays the tables of hooks, and makes no param groups of its own.
         self.__setstate__({"defaults": local.defaults})
         self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
         self.flat = FlatBuffer(model, local.param_groups)
         refuse_different_models(self.comm.transport, model, self.flat)
-        refuse_different_graphs(self.comm.transport, self.comm.topology)
+        refuse_different_rules(self.comm.transport, self.comm.topology, algorithm)
         if broadcast:
             broadcast_model(self.comm.transport, model, self.flat)
         self.steps = 0
@@ -97,12 +99,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.steps += 1
         self.flat.collect_data()
         used = self.flat.collect_grad()
-        overflowed = self._unscale(used)
+        overflowed = self._unscale()
         if not overflowed:
             self._refuse_non_finite()
         if self.algorithm.central:
             used, overflowed = self._agree(used, overflowed)
-            self.flat.bind_grad(used)
+        self.flat.bind_grad(used)
         epoch = self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0
         self.algorithm.run(
             self.flat.data,
@@ -161,13 +163,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.local.step()
         self.seconds["local_step"] += time.perf_counter() - started
 
-    def _unscale(self, used: Tensor) -> bool:
+    def _unscale(self) -> bool:
         """Apply what a GradScaler left here; returns whether it found an overflow, which forbids the local step."""
         # GradScaler sets both attributes before a step and deletes them after it.
         found_inf, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
         if scale is not None:
             self.flat.grad /= scale
-            self.flat.bind_grad(used)
         return bool(found_inf)
 
     def _agree(self, used: Tensor, overflowed: bool) -> tuple[Tensor, bool]:
@@ -192,8 +193,4 @@ def _network(topology: Topology | None, algorithm: Algorithm, seed: int) -> Netw
     world = init()
     if topology is None:
         topology = Topology.named("complete" if algorithm.central else "ring", world.size)
-    if topology.size != world.size:
-        raise UserError(
-            f"the topology has {topology.size} ranks, but the job has {world.size}: build it for the job's size"
-        )
     return Network(world.transport, topology, world.collectives() if algorithm.central else None, seed)

@@ -8,10 +8,9 @@ from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
 from mpidec.names import canonical
-from mpidec.optim.algorithm import Algorithm, Step, accumulator
+from mpidec.optim import ORDERS
+from mpidec.optim.base import Algorithm, Step, accumulator
 from mpidec.optim.checks import refuse_lossy
-
-ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 
 class DPSGD(Algorithm):
@@ -40,7 +39,7 @@ class DPSGD(Algorithm):
     tensor([2., 3., 4., 3.])
     """
 
-    def __init__(self, compressor: Compressor | None = None, order: str = "adapt-then-combine") -> None:
+    def __init__(self, compressor: Compressor | None = None, order: str = ORDERS[0]) -> None:
         super().__init__(refuse_lossy(compressor or Identity(), "dpsgd", "parameters"))
         self.order = canonical("order", order, ORDERS)
         self.uses_x_prev = self.order == "combine-then-adapt"

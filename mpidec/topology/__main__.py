@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 from tabulate import tabulate
 
-from mpidec.cli import parse
+from mpidec.cli import parse, run, speaks
 from mpidec.topology import FAMILIES, Topology
 
 
@@ -35,13 +36,20 @@ def describe(graph: Topology) -> str:
     )
 
 
-def main(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"family: {', '.join(FAMILIES)}")],
-    size: Annotated[int, tyro.conf.Positional, tyro.conf.arg(help="number of ranks")],
-) -> None:
+@dataclass
+class Options:
     """Show the neighbours and mixing weights of every rank of a topology, its spectral gap and its beta."""
-    print(describe(Topology.named(name, size)))
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"family: {', '.join(FAMILIES)}")]
+    size: Annotated[int, tyro.conf.Positional, tyro.conf.arg(help="number of ranks")]
+
+
+def main() -> None:
+    """Print the description of the topology that the command line names."""
+    options = parse(Options, "python -m mpidec.topology")
+    if speaks():
+        print(describe(Topology.named(options.name, options.size)))
 
 
 if __name__ == "__main__":
-    parse(main, program="python -m mpidec.topology")
+    run(main)

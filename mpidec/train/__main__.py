@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from mpidec.cli import parse, run
 from mpidec.launcher import limit_threads
-from mpidec.train.config import Config, from_file
+from mpidec.train.config import Config
+from mpidec.train.configfile import expand
 
 
 def main() -> None:
     """Train with the options of the command line."""
     limit_threads()
-    config = parse(Config, "python -m mpidec.train", from_file)
+    config = parse(Config, "python -m mpidec.train", expand)
 
     from mpidec.train.job import train
 

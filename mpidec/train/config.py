@@ -9,12 +9,11 @@ from typing import Any
 
 from mpidec import compress, optim
 from mpidec.errors import UserError
-from mpidec.names import canonical, unknown
+from mpidec.names import canonical
 from mpidec.topology.families import FAMILIES
 from mpidec.train.names import DATA, MODELS
 
 COLLECTIVES = ("auto", "horovod", "mpi")
-ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,15 @@ class Config:
         self._settle("algorithm", {name: e.options for name, e in optim.ALGORITHMS.items()})
         self._settle("compressor", compress.OPTIONS)
         if self.order is not None:
-            self._set("order", canonical("order", self.order, ORDERS))
+            self._set("order", canonical("order", self.order, optim.ORDERS))
         for name, known in (("topology", FAMILIES), ("data", DATA), ("model", MODELS), ("collectives", COLLECTIVES)):
             self._set(name, canonical(name, getattr(self, name), known))
         self._refuse_out_of_range()
+
+    @property
+    def central(self) -> bool:
+        """Whether the algorithm needs all ranks, and so collectives in the place of a graph."""
+        return optim.ALGORITHMS[self.algorithm].central
 
     @property
     def algorithm_options(self) -> dict[str, Any]:
@@ -131,50 +135,3 @@ class Config:
         ):
             if not fits:
                 raise UserError(f"--{name.replace('_', '-')} must be {range_}: got {getattr(self, name)}")
-
-
-def from_file(arguments: list[str]) -> list[str]:
-    """The arguments with the content of their ``--config`` file put in front, as flags that later ones overrule.
-
-    Raises ``UserError`` for a file that cannot be read, is no YAML mapping, or names options that do not exist.
-    """
-    path = _config_path(arguments)
-    if path is None:
-        return arguments
-    options = {field.name for field in dataclasses.fields(Config)} - {"config"}
-    flags: list[str] = []
-    for key, value in _read(path).items():
-        name = str(key).replace("-", "_")
-        if name not in options:
-            raise UserError(f"{path}: {unknown('option', str(key), sorted(options))}")
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
-        elif value is not None:
-            flags += [f"--{flag}", str(value)]
-    return flags + arguments
-
-
-def _config_path(arguments: list[str]) -> str | None:
-    for i, argument in enumerate(arguments):
-        if argument == "--config" and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith("--config="):
-            return argument.removeprefix("--config=")
-    return None
-
-
-def _read(path: str) -> dict[Any, Any]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the configuration {path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UserError(
-            f"{path} must hold a mapping, such as 'lr: 0.1', one option a line: got {type(content).__name__}"
-        )
-    return content

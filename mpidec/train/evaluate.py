@@ -32,6 +32,7 @@ class Evaluation:
 @torch.no_grad()
 def evaluate(transport: Transport, model: nn.Module, flat: FlatBuffer, test: Split) -> Evaluation:
     """Judge the models of all ranks on the same ``test`` samples; a collective call. Leaves the model as it was."""
+    was_training = model.training
     model.eval()
     local = int(correct(model, test)) / len(test)
     mean = average(transport, flat.data)
@@ -40,7 +41,7 @@ def evaluate(transport: Transport, model: nn.Module, flat: FlatBuffer, test: Spl
     with averaged(transport, model, flat, mean):
         hits = correct(model, share)
     rows = transport.all_gather_objects((local, squared, int(hits)))
-    model.train()
+    model.train(was_training)
     return Evaluation(
         test_accuracy=sum(row[2] for row in rows) / len(test),
         test_accuracy_local=[row[0] for row in rows],

@@ -56,9 +56,9 @@ def train(config: Config) -> None:
 
 def make_network(config: Config, world: World) -> Network:
     """The graph and the collectives that ``config`` asks for."""
-    central = config.algorithm == "allreduce"
-    graph = Topology.named("complete" if central else config.topology, world.size)
-    return Network(world.transport, graph, world.collectives(config.collectives) if central else None, config.seed)
+    graph = Topology.named("complete" if config.central else config.topology, world.size)
+    collectives = world.collectives(config.collectives) if config.central else None
+    return Network(world.transport, graph, collectives, config.seed)
 
 
 def make_optimizer(config: Config, model: nn.Module, network: Network, steps_per_epoch: int) -> DistributedOptimizer:
@@ -76,4 +76,4 @@ def make_optimizer(config: Config, model: nn.Module, network: Network, steps_per
         compressor=compressor(config.compressor, **config.compressor_options),
         **config.algorithm_options,
     )
-    return DistributedOptimizer(local, model, rule, network, seed=config.seed, steps_per_epoch=steps_per_epoch)
+    return DistributedOptimizer(local, model, rule, network, steps_per_epoch=steps_per_epoch)

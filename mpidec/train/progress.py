@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import TracebackType
 from typing import Any
@@ -10,6 +11,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from mpidec.communicator import Network
+from mpidec.launcher import launched
 from mpidec.train.config import Config
 from mpidec.train.record import RunFolder, summarize
 
@@ -19,14 +21,14 @@ class Progress:
 
     def __init__(self, config: Config, network: Network, folder: RunFolder | None, steps: int) -> None:
         self._config, self._network, self._folder = config, network, folder
-        self._terminal = folder is not None and sys.stderr.isatty()
+        self._terminal = folder is not None and _watched()
         self._bar = tqdm(total=steps, unit="step", disable=not self._terminal, dynamic_ncols=True, leave=False)
         self._last: dict[str, Any] = {}
 
     def __enter__(self) -> Progress:
         if self._folder:
             config, network = self._config, self._network
-            sums = f", sums by {network.collectives.name}" if config.algorithm == "allreduce" else ""
+            sums = f", sums by {network.collectives.name}" if config.central else ""
             print(
                 f"{config.algorithm}, {config.compressor}, {network.topology.name} over {network.size} ranks{sums}; "
                 f"{config.model} on {config.data}, {config.epochs} epochs; results in {self._folder.path}",
@@ -59,8 +61,8 @@ class Progress:
             f"{summary['bytes_per_step']:,.0f} bytes/step  {summary['steps_per_second']:.1f} steps/s"
         )
         if self._terminal:
-            self._bar.set_description(line.split("  accuracy")[0])
-            self._bar.write(line)
+            self._bar.set_postfix_str(line.split("  ", 1)[1])
+            self._bar.write(line, file=sys.stderr)
         else:
             print(line, flush=True)
 
@@ -75,6 +77,16 @@ class Progress:
         summary = summarize(self._config, self._network, status, self._last, digest)
         self._folder.write_summary(summary)
         return summary
+
+
+def _watched() -> bool:
+    """Whether somebody watches: on a terminal of this process, or of the launcher, which passes on what it is sent."""
+    if sys.stderr.isatty() or launched() is None:
+        return sys.stderr.isatty()
+    try:
+        return os.readlink(f"/proc/{os.getppid()}/fd/2").startswith(("/dev/pts/", "/dev/tty"))
+    except OSError:
+        return False
 
 
 def _table(summary: dict[str, Any]) -> str:

@@ -6,14 +6,13 @@ import json
 import os
 import platform
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from mpidec.communicator import Network
 from mpidec.errors import UserError
 from mpidec.train.config import Config
-from mpidec.version import __version__
+from mpidec.version import __version__, installed
 
 
 class RunFolder:
@@ -25,8 +24,7 @@ class RunFolder:
     @classmethod
     def create(cls, config: Config, network: Network) -> RunFolder:
         """Make the folder and write ``config.yaml``. Raises ``UserError`` where it is in use or cannot be written."""
-        graph = "complete" if config.algorithm == "allreduce" else config.topology
-        name = f"{config.algorithm}-{config.compressor}-{graph}-n{network.size}"
+        name = f"{config.algorithm}-{config.compressor}-{network.topology.name}-n{network.size}"
         path = config.out or Path("runs") / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{name}"
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -92,19 +90,12 @@ def summarize(
         "steps_per_second": steps / training if training else 0.0,
         "phases": last.get("phases", {}),
         "parameters_digest": digest,
-        "collectives": network.collectives.name if config.algorithm == "allreduce" else "none",
+        "collectives": network.collectives.name if config.central else "none",
         "mpi": network.transport.library,
-        "horovod": _version("horovod"),
+        "horovod": installed("horovod"),
         "versions": {
             "mpidec": __version__,
             "python": platform.python_version(),
-            **{package: _version(package) for package in ("torch", "numpy", "mpi4py")},
+            **{package: installed(package) for package in ("torch", "numpy", "mpi4py")},
         },
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -20,8 +20,8 @@ from mpidec.launcher import Launch
 class MpiTransport:
     """The ranks of one MPI communicator, duplicated, so that a user's own messages on it are never matched.
 
-    Device buffers travel through pinned host memory unless ``gpu_aware``. Messages above ``largest`` bytes are split,
-    since MPI counts in 32-bit integers.
+    Device buffers travel through pinned host memory unless ``gpu_aware``. Messages above ``largest`` bytes (for sums,
+    values) are split, since MPI counts in 32-bit integers.
     """
 
     name = "mpi"
@@ -31,6 +31,7 @@ class MpiTransport:
 
         self._mpi = MPI
         self.communicator = (MPI.COMM_WORLD if communicator is None else communicator).Dup()
+        self.job_size: int = MPI.COMM_WORLD.Get_size()
         self.rank: int = self.communicator.Get_rank()
         self.size: int = self.communicator.Get_size()
         self.library = _library(MPI)
@@ -54,15 +55,22 @@ class MpiTransport:
     def all_reduce(self, values: Tensor) -> None:
         """See ``Collectives.all_reduce``."""
         assert values.dtype.itemsize >= 4, "MPI knows no 16-bit floats: sum them in float32"
-        self._on_host(
-            values, lambda host: self.communicator.Allreduce(self._mpi.IN_PLACE, host.numpy(), op=self._mpi.SUM)
-        )
+
+        def add(host: Tensor) -> None:
+            for piece in host.view(-1).split(self._largest):
+                self.communicator.Allreduce(self._mpi.IN_PLACE, piece.numpy(), op=self._mpi.SUM)
+
+        self._on_host(values, add)
 
     def all_gather(self, buffer: Tensor) -> list[Tensor]:
         """See ``Collectives.all_gather``."""
         host = buffer.cpu()
         gathered = torch.empty(self.size, host.numel(), dtype=torch.uint8)
-        self.communicator.Allgather(host.numpy(), gathered.numpy())
+        for start in range(0, host.numel(), self._largest):
+            piece = host[start : start + self._largest]
+            pieces = torch.empty(self.size, piece.numel(), dtype=torch.uint8)
+            self.communicator.Allgather(piece.numpy(), pieces.numpy())
+            gathered[:, start : start + self._largest] = pieces
         return list(gathered.to(buffer.device))
 
     def broadcast(self, values: Tensor, root: int = 0) -> None:
@@ -172,8 +180,7 @@ def refuse_singletons(transport: MpiTransport, launch: Launch) -> None:
 
     That happens when the launcher on PATH belongs to another MPI than the one mpi4py loads.
     """
-    world = transport._mpi.COMM_WORLD.Get_size()
-    if launch.size > 1 and world == 1:
+    if launch.size > 1 and transport.job_size == 1:
         raise UserError(
             f"{launch.launcher} started {launch.size} processes, but {transport.library}, which mpi4py loads, sees "
             "one: start the job with the launcher of that library (python -m mpidec.doctor shows both)"

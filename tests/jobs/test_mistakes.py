@@ -1,12 +1,12 @@
-"""Mistakes and failures: one sentence or one traceback, from one rank, and nothing left hanging."""
+"""Mistakes in the options: one sentence, from one rank, and nothing left behind."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
-from support.jobs import alone, mpirun
+
+from support.jobs import alone, assert_one_sentence, mpirun
 
 TRAIN = ("-m", "mpidec.train")
 
@@ -46,6 +46,8 @@ WRONG = [
     (["--config", "broken.yaml"], "broken.yaml is no valid YAML"),
     (["--config", "list.yaml"], "list.yaml must hold a mapping"),
     (["--config", "value.yaml"], "--epochs: invalid literal for int() with base 10: 'many'"),
+    (["--config", "nested.yaml"], "nested.yaml: epochs must be a single value: got [3]"),
+    (["--config", "binary.yaml"], "the configuration binary.yaml cannot be read: it is no UTF-8 text"),
     (["--config"], "Missing value for argument '--config'"),
 ]
 
@@ -61,6 +63,8 @@ def test_wrong_options(options: list[str], sentence: str, tmp_path: Path) -> Non
     (tmp_path / "broken.yaml").write_text("epochs: [3\n")
     (tmp_path / "list.yaml").write_text("- epochs\n")
     (tmp_path / "value.yaml").write_text("epochs: many\n")
+    (tmp_path / "nested.yaml").write_text("epochs: [3]\n")
+    (tmp_path / "binary.yaml").write_bytes(b"epochs: \xff\xfe")
     files = sorted(tmp_path.iterdir())
     done = alone(*TRAIN, *options, cwd=tmp_path)
     assert_one_sentence(done.stderr, sentence)
@@ -111,98 +115,3 @@ def test_help_comes_once_and_version_too(tmp_path: Path) -> None:
     for option in ("algorithm", "batch-size", "weight-decay", "collectives", "no-nesterov"):
         assert f"--{option}" in done.stdout
     assert mpirun(2, *TRAIN, "--version", cwd=tmp_path).stdout.count("mpidec ") == 1
-
-
-SCRIPT = """
-import sys, torch, mpidec
-world = mpidec.init(device="cpu")
-model = torch.nn.Linear(3, 3)
-optimizer = mpidec.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model, mpidec.{rule}())
-for step in range(1, 100):
-    optimizer.zero_grad()
-    model(torch.ones(2, 3)).sum().backward()
-    if step == 5:
-        {fault}
-    optimizer.step()
-"""
-FAULTS = {
-    "one rank raises": (
-        "if world.rank == 1: raise KeyError('on purpose')",
-        "rank 1 of 3 failed",
-        "KeyError: 'on purpose'",
-    ),
-    "all ranks raise": ("raise KeyError('on purpose')", "rank 0 of 3 failed", "KeyError: 'on purpose'"),
-    "one gradient is bad": (
-        "if world.rank == 2: model.bias.grad[0] = float('nan')",
-        "rank 2 of 3 failed",
-        "rank 2, step 5: the gradient of parameter 'bias' holds NaN or infinity",
-    ),
-}
-
-
-@pytest.mark.parametrize("rule", ["CHOCO", "AllReduce"])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_an_exception_on_one_rank_ends_the_job(rule: str, fault: str, tmp_path: Path) -> None:
-    code, who, what = FAULTS[fault]
-    (tmp_path / "script.py").write_text(SCRIPT.format(rule=rule, fault=code))
-    started = time.monotonic()
-    done = mpirun(3, "script.py", cwd=tmp_path, timeout=60)
-    assert done.returncode != 0
-    assert done.stderr.count("Traceback") == 1, done.stderr
-    assert who in done.stderr
-    assert what in done.stderr
-    assert time.monotonic() - started < 40, "the start included"
-
-
-def test_singletons_notice_that_they_were_meant_to_be_one_job(tmp_path: Path) -> None:
-    """As if another MPI's launcher had started four processes."""
-    done = alone(*TRAIN, cwd=tmp_path, PMI_RANK="0", PMI_SIZE="4")
-    assert done.returncode != 0
-    assert_one_sentence(done.stderr, "a PMI launcher (MPICH, Intel MPI) started 4 processes, but Open MPI")
-
-
-LOADER = """
-import sys, torch, mpidec
-from torch.utils.data import DataLoader, TensorDataset
-
-def main():
-    world = mpidec.init(device="cpu")
-    for method in ("fork", "spawn", "forkserver"):
-        data = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=2, num_workers=1, multiprocessing_context=method)
-        total = torch.stack([batch.sum() for (batch,) in data]).sum()
-        world.transport.all_reduce(total)
-        assert total == 28 * world.size
-    if world.rank == 0:
-        print("all three")
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-def test_data_loading_workers_beside_mpi(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(LOADER)
-    done = mpirun(2, "script.py", cwd=tmp_path, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "all three" in done.stdout
-
-
-def test_doctor(tmp_path: Path) -> None:
-    done = alone("-m", "mpidec.doctor", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    for row in ("MPI library", "launcher", "torch", "Horovod", "cores", "threads", "device buffers"):
-        assert row in done.stdout
-    assert "MPI not started" in done.stdout
-    several = mpirun(2, "-m", "mpidec.doctor", cwd=tmp_path)
-    assert several.returncode == 0, several.stderr
-    assert several.stdout.count("MPI library") == 1
-    assert "2 on 1 hosts" in several.stdout
-    assert "MULTIPLE" in several.stdout
-
-
-def assert_one_sentence(stderr: str, sentence: str) -> None:
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    assert len(lines) == 1, stderr
-    assert lines[0].startswith("error: ")
-    assert sentence in lines[0]
-    assert "Traceback" not in stderr

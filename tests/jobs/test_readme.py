@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from support.jobs import ROOT, alone, mpirun
 
 from mpidec.compress import COMPRESSORS
 from mpidec.optim import ALGORITHMS
 from mpidec.topology import FAMILIES
+from support.jobs import ROOT, alone, mpirun
 
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from support.jobs import alone, mpirun
 
 TRAIN = ("-m", "mpidec.train")
@@ -78,7 +79,7 @@ def test_four_ranks_leave_a_complete_and_repeatable_record(tmp_path: Path) -> No
     assert summary["consensus_distance"] > 0
     phases = {"data", "forward_backward", "local_step", "algorithm", "exchange", "evaluate"}
     assert set(summary["phases"]) == phases
-    assert sum(summary["phases"].values()) <= summary["seconds"] * 1.1
+    assert 0.5 * summary["seconds"] <= sum(summary["phases"].values()) <= 1.1 * summary["seconds"]
     assert summary["collectives"] == "none"
     assert "MPI" in summary["mpi"]
 
@@ -104,7 +105,7 @@ def test_allreduce(collectives: str, tmp_path: Path) -> None:
     summary = train(4, tmp_path / "run", *options)
     assert (summary["collectives"], summary["topology"]) == (collectives, "complete")
     assert summary["consensus_distance"] < 1e-5
-    assert summary["bytes_per_step"] == 4 * D
+    assert summary["bytes_per_step"] == 4 * D + 5, "the gradient, and which of four tensors have one, and any overflow"
     assert summary["test_accuracy"] > 0.6
     again = train(4, tmp_path / "again", *options)
     assert again["parameters_digest"] == summary["parameters_digest"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.golden import FOLDER, TOLERANCE, load
 
 from mpidec import Network, Rows, Step, World
+from support.golden import FOLDER, TOLERANCE, load
 
 CASES = (
     ("sgd__ring4__none__m0.9n", "mpi"),

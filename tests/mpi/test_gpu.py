@@ -6,10 +6,10 @@ import os
 
 import pytest
 import torch
-from support.problems import net
 
 from mpidec import CHOCO, DistributedOptimizer, Network, Topology, World, compressor
 from mpidec.transport.mpi import MpiTransport
+from support.problems import net
 
 pytestmark = [
     pytest.mark.mpi,

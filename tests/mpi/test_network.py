@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.problems import asymmetric
 
 from mpidec import Network, Rows, Topology, World, compressor
-from mpidec.communicator import NON_FINITE
+from support.problems import asymmetric
 
 pytestmark = pytest.mark.mpi
 
+MINE = 2  # a flag: any bit
 SIZES = [40, 7, 1, 16]
 COMPRESSORS = [
     ("identity", {}),
@@ -58,7 +58,9 @@ def test_sum_equals_rows(world: World, name: str, options: dict[str, float], col
     X = torch.randn(world.size, sum(SIZES), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     out, OUT = torch.zeros(sum(SIZES), dtype=torch.float64), torch.zeros_like(X)
     message = one.encode(X[world.rank].clone())
+    content = message.buffer[16:].clone()
     comm.sum(message, out, 1 / world.size)
+    assert torch.equal(message.buffer[16:], content), "a rule may still need its own message"
     rows.sum(all_.encode(X), OUT, 1 / world.size)
     if one.summable:
         torch.testing.assert_close(out, OUT[world.rank], rtol=0, atol=1e-12)
@@ -68,6 +70,7 @@ def test_sum_equals_rows(world: World, name: str, options: dict[str, float], col
     assert all(torch.equal(out, other) for other in everyone), "replicas are bit-equal within a run"
     sent = 0 if world.size == 1 else sum(SIZES) * 8 if one.summable else message.nbytes
     assert comm.bytes_sent == sent
+    assert rows.bytes_sent == sent * world.size
 
 
 @pytest.mark.parametrize("wire", ["identity", "fp16", "bf16"])
@@ -83,9 +86,9 @@ def test_16_bit_values_are_summed_in_float32(world: World, wire: str) -> None:
 @pytest.mark.mpi(min_size=2)
 def test_flags_reach_the_neighbours(world: World) -> None:
     comm = Network(world.transport, Topology.named("ring", world.size))
-    comm.flags = NON_FINITE if world.rank == 0 else 0
+    comm.flags = MINE if world.rank == 0 else 0
     comm.mix(compressor("sign").encode(torch.ones(3)), torch.zeros(3))
-    assert comm.flags_seen == (NON_FINITE if 0 in comm.topology.neighbors(world.rank) else 0)
+    assert comm.flags_seen == (MINE if 0 in comm.topology.neighbors(world.rank) else 0)
 
 
 @pytest.mark.mpi(min_size=2)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 240.0  # seconds
+LAUNCHERS = ("OMPI_COMM", "OMPI_UNIVERSE", "OMPI_MCA_ess", "PMIX_", "PRTE_", "PMI_", "SLURM_", "HYDRA_", "MPI_LOCAL")
 
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a job on this machine, root and crowded as it may be."""
+    # Also where the tests themselves run under a launcher: what they start is a job of its own.
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
     return {
-        **os.environ,
+        **outside,
         "OMP_NUM_THREADS": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -66,3 +69,12 @@ def mpirun(
 ) -> subprocess.CompletedProcess[str]:
     """``mpiexec -n RANKS python ARGUMENTS``."""
     return start([*launcher(ranks), sys.executable, *arguments], cwd, timeout, **environ)
+
+
+def assert_one_sentence(stderr: str, sentence: str) -> None:
+    """``stderr`` is one line, an error that holds ``sentence``."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, stderr
+    assert lines[0].startswith("error: ")
+    assert sentence in lines[0]
+    assert "Traceback" not in stderr

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.problems import net
 from torch import nn
 
 from mpidec import FlatBuffer, UserError
+from support.problems import net
 
 
 def test_parameters_are_views_in_the_order_of_their_names() -> None:

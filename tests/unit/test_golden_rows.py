@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.golden import TOLERANCE, load, recordings
 
 from mpidec import Rows, Step
+from support.golden import TOLERANCE, load, recordings
 
 
 @pytest.mark.parametrize("path", recordings())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import mpidec
+from mpidec.optim import ALGORITHMS
 
 ROOT = Path(mpidec.__file__).parent
 FLOORS = {
@@ -93,6 +94,11 @@ def test_names_and_options_come_without_torch_and_mpi(statement: str) -> None:
     assert shown.stdout.strip() == "[]"
 
 
+def test_the_table_knows_which_rules_are_central() -> None:
+    for name, entry in ALGORITHMS.items():
+        assert type(mpidec.algorithm(name)).central == entry.central
+
+
 def test_every_public_name_is_there() -> None:
     for name in mpidec.__all__:
         assert getattr(mpidec, name) is not None
@@ -100,6 +106,9 @@ def test_every_public_name_is_there() -> None:
         _ = mpidec.nothing
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+TESTS = sorted(Path(__file__).parents[1].rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES + TESTS, ids=lambda path: "/".join(path.parts[-3:]))
 def test_one_idea_per_file(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 250

@@ -1,0 +1,92 @@
+"""Options from a YAML file, as flags that the command line overrules."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from mpidec import compress, optim
+from mpidec.errors import UserError
+from mpidec.names import canonical, unknown
+from mpidec.train.config import Config
+
+
+def expand(arguments: list[str]) -> list[str]:
+    """The ``arguments`` with the content of their ``--config`` file put in front, as flags that later ones overrule.
+
+    Where a flag chooses another algorithm or compressor, what the file says for its own is left out. Raises
+    ``UserError`` for a file that cannot be read, is no YAML mapping, or names options that do not exist.
+    """
+    path = _given(arguments, "config")
+    if path is None:
+        return arguments
+    types = {field.name: field.type for field in dataclasses.fields(Config) if field.name != "config"}
+    options: dict[str, Any] = {}
+    for key, value in _read(path).items():
+        name = str(key).replace("-", "_")
+        if name not in types:
+            raise UserError(f"{path}: {unknown('option', str(key), sorted(types))}")
+        if isinstance(value, (list, dict)):
+            raise UserError(f"{path}: {name} must be a single value: got {value!r}")
+        if value is not None:
+            options[name] = value
+    for name in _overruled(options, arguments):
+        del options[name]
+    flags: list[str] = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if types[name] == "bool" and isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags.append(f"--{flag}={value}")
+    return flags + arguments
+
+
+def _given(arguments: list[str], name: str) -> str | None:
+    """The value of the option ``name`` on the command line, the last one where there are several."""
+    value = None
+    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+        if argument == f"--{name}":
+            value = following
+        elif argument.startswith(f"--{name}="):
+            value = argument.split("=", 1)[1]
+    return value
+
+
+def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
+    """The options of the file that lose their meaning by an algorithm or compressor chosen on the command line."""
+    lost: set[str] = set()
+    chosen = _given(arguments, "algorithm")
+    if chosen is not None:
+        entry = optim.ALGORITHMS[canonical("algorithm", chosen, optim.ALGORITHMS)]
+        lost |= _not_of(options, {name: e.options for name, e in optim.ALGORITHMS.items()}, entry.options)
+        if options.get("compressor") not in entry.compressors:
+            lost |= {"compressor"} & options.keys()
+    given = _given(arguments, "compressor")
+    if given is not None or "compressor" in lost:
+        own = compress.OPTIONS.get(canonical("compressor", given, compress.COMPRESSORS), {}) if given else {}
+        lost |= _not_of(options, compress.OPTIONS, own)
+    return lost
+
+
+def _not_of(options: dict[str, Any], everyones: dict[str, dict[str, Any]], own: Collection[str]) -> set[str]:
+    return {name for its in everyones.values() for name in its if name in options and name not in own}
+
+
+def _read(path: str) -> dict[Any, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise UserError(f"the configuration {path} cannot be read: {reason}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UserError(
+            f"{path} must hold a mapping, such as 'lr: 0.1', one option a line: got {type(content).__name__}"
+        )
+    return content

@@ -1,0 +1,72 @@
+"""A run's own configuration file starts the same run again, and flags overrule it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tyro
+import yaml
+
+from mpidec.optim import ALGORITHMS
+from mpidec.train.config import Config
+from mpidec.train.configfile import expand
+
+COMBINATIONS = [(name, compressor) for name, entry in ALGORITHMS.items() for compressor in entry.compressors]
+
+
+def parsed(*arguments: str) -> Config:
+    return tyro.cli(Config, args=expand(list(arguments)))
+
+
+def saved(config: Config, folder: Path) -> str:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config.resolved()))
+    return str(path)
+
+
+@pytest.mark.parametrize(("algorithm", "compressor"), COMBINATIONS)
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_round_trip(algorithm: str, compressor: str, nesterov: bool, tmp_path: Path) -> None:
+    config = Config(algorithm=algorithm, compressor=compressor, nesterov=nesterov, lr=3e-5, seed=4)
+    assert parsed("--config", saved(config, tmp_path)).resolved() == config.resolved()
+
+
+@pytest.mark.parametrize(("algorithm", "compressor"), COMBINATIONS)
+def test_another_algorithm_and_compressor_overrule_the_file(algorithm: str, compressor: str, tmp_path: Path) -> None:
+    path = saved(Config(compressor="qsgd", bits=3, gamma=0.7, epochs=9), tmp_path)
+    config = parsed(f"--config={path}", "--algorithm", algorithm, "--compressor", compressor)
+    fresh = Config(algorithm=algorithm, compressor=compressor)
+    assert config.epochs == 9
+    assert config.order == fresh.order
+    assert config.gamma == (0.7 if algorithm == "choco" else None)
+    assert config.bits == (3 if compressor == "qsgd" else None)
+    assert config.ratio == fresh.ratio
+
+
+def test_another_algorithm_alone_takes_its_own_compressor(tmp_path: Path) -> None:
+    path = saved(Config(compressor="qsgd", bits=3), tmp_path)
+    assert parsed("--config", path, "--algorithm", "dpsgd").compressor == "identity"
+    assert parsed("--config", path, "--compressor", "sign").bits is None
+
+
+def test_the_last_of_two_files_counts(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("epochs: 1\n")
+    (tmp_path / "two.yaml").write_text("epochs: 2\nweight-decay: 0.5\n")
+    config = parsed("--config", str(tmp_path / "one.yaml"), "--config", str(tmp_path / "two.yaml"), "--epochs", "3")
+    assert (config.epochs, config.weight_decay) == (3, 0.5)
+    assert str(config.config).endswith("two.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "gamma", "order", "ratio", "bits"),
+    [
+        ({}, 0.3, None, None, None),
+        ({"algorithm": "D-PSGD"}, None, "adapt-then-combine", None, None),
+        ({"compressor": "topk"}, 0.3, None, 0.01, None),
+        ({"compressor": "QSGD", "bits": 2}, 0.3, None, None, 2),
+    ],
+)
+def test_unset_options_get_the_defaults_of_what_was_chosen(given, gamma, order, ratio, bits) -> None:
+    config = Config(**given)
+    assert (config.gamma, config.order, config.ratio, config.bits) == (gamma, order, ratio, bits)

@@ -1,0 +1,68 @@
+"""Which samples a rank sees, and that models and optimizers are built as asked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mpidec import UserError
+from mpidec.train import data, models
+from mpidec.train.config import Config
+from mpidec.train.data import Shards
+from mpidec.train.job import make_optimizer
+from mpidec.train.names import MODELS
+from mpidec.transport.solo import Solo
+from support.problems import alone
+
+
+@pytest.mark.parametrize(("samples", "ranks", "batch_size"), [(100, 1, 8), (100, 3, 8), (1437, 16, 8), (7, 7, 1)])
+def test_every_sample_is_seen_in_equally_many_full_batches(samples: int, ranks: int, batch_size: int) -> None:
+    shards = Shards(samples, ranks, batch_size, seed=0)
+    for epoch in (1, 2):
+        batches = [list(shards.batches(epoch, rank)) for rank in range(ranks)]
+        assert {len(own) for own in batches} == {shards.steps}
+        assert {len(batch) for own in batches for batch in own} == {batch_size}
+        seen = [set(torch.cat(own).tolist()) for own in batches]
+        assert set().union(*seen) == set(range(samples))
+        assert sum(map(len, seen)) == samples, "no sample belongs to two ranks"
+
+
+def test_the_order_is_seeded_and_new_in_each_epoch() -> None:
+    def order(seed: int, epoch: int) -> list[int]:
+        return torch.cat(list(Shards(64, 2, 8, seed).batches(epoch, 0))).tolist()
+
+    assert order(0, 1) == order(0, 1)
+    assert order(0, 1) != order(0, 2)
+    assert order(0, 1) != order(1, 1)
+
+
+def test_too_few_samples_are_refused() -> None:
+    with pytest.raises(UserError, match="9 ranks cannot share 8 training samples"):
+        Shards(8, 9, 1, 0)
+    with pytest.raises(UserError, match="a batch of 5 is larger than a rank's shard of 4 samples"):
+        Shards(8, 2, 5, 0)
+
+
+def test_digits() -> None:
+    digits = data.load("digits", Solo())
+    assert (len(digits.train), len(digits.test), digits.classes, digits.sample) == (1438, 359, 10, (8, 8))
+    assert digits.train.inputs.min() == 0
+    assert digits.train.inputs.max() == 1
+    assert set(digits.train.labels.tolist()) == set(digits.test.labels.tolist()) == set(range(10))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_take_samples_to_classes(name: str) -> None:
+    assert models.build(name, (8, 8), 10)(torch.zeros(3, 8, 8)).shape == (3, 10)
+
+
+def test_the_optimizer_is_the_one_that_was_asked_for() -> None:
+    config = Config(lr=0.3, momentum=0.8, nesterov=False, weight_decay=0.01, gamma=0.2, compressor="top-k", ratio=0.5)
+    optimizer = make_optimizer(config, models.build("logistic", (8, 8), 10), alone(), steps_per_epoch=7)
+    (group,) = optimizer.param_groups
+    assert (group["lr"], group["momentum"], group["nesterov"], group["weight_decay"]) == (0.3, 0.8, False, 0.01)
+    assert optimizer.algorithm.gamma == 0.2
+    assert repr(optimizer.algorithm.compressor) == "TopK(0.5)"
+    assert optimizer.steps_per_epoch == 7
+    plain = make_optimizer(Config(momentum=0.0), models.build("logistic", (8, 8), 10), alone(), 7)
+    assert not plain.param_groups[0]["nesterov"], "there is none without momentum"
