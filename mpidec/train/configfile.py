@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def expand(arguments: list[str]) -> list[str]:
 def _given(arguments: list[str], name: str) -> str | None:
     """The value of the option ``name`` on the command line, the last one where there are several."""
     value = None
-    for argument, following in zip(arguments, [*arguments[1:], None], strict=True):
+    for argument, following in zip_longest(arguments, arguments[1:]):
         if argument == f"--{name}":
             value = following
         elif argument.startswith(f"--{name}="):

@@ -58,6 +58,11 @@ def test_the_last_of_two_files_counts(tmp_path: Path) -> None:
     assert str(config.config).endswith("two.yaml")
 
 
+def test_no_arguments_and_no_file() -> None:
+    assert expand([]) == []
+    assert parsed().resolved() == Config().resolved()
+
+
 @pytest.mark.parametrize(
     ("given", "gamma", "order", "ratio", "bits"),
     [
