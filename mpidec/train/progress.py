@@ -61,7 +61,7 @@ class Progress:
             f"{summary['bytes_per_step']:,.0f} bytes/step  {summary['steps_per_second']:.1f} steps/s"
         )
         if self._terminal:
-            self._bar.set_postfix_str(line.split("  ", 1)[1])
+            self._bar.set_postfix_str(line[line.index("loss") :])
             self._bar.write(line, file=sys.stderr)
         else:
             print(line, flush=True)
