@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import sys
 import time
@@ -13,13 +14,13 @@ from typing import NoReturn, TypeVar
 
 import tyro
 
-from mpidec.errors import UserError
+from mpidec.errors import UserError, tell
 from mpidec.launcher import launched
 from mpidec.version import __version__
 
 Parsed = TypeVar("Parsed")
 
-PATIENCE = 60.0  # seconds that the other ranks leave to rank 0 to say what is wrong, and to the launcher to end them
+PATIENCE = 20.0  # seconds that the other ranks leave to rank 0 to say what is wrong, and to the launcher to end them
 
 
 def parse(target: type[Parsed], program: str, expand: Callable[[list[str]], list[str]] = lambda given: given) -> Parsed:
@@ -47,7 +48,7 @@ def fail(sentence: str) -> NoReturn:
     """End with the exit code 2 after ``sentence``, before MPI has started; of many ranks only rank 0 speaks."""
     if not speaks():
         # A rank that ended now would make the launcher end rank 0, perhaps before it has spoken.
-        time.sleep(PATIENCE)
+        time.sleep(PATIENCE + launch.rank / 20 if (launch := launched()) else 0)
     print(f"error: {sentence}", file=sys.stderr, flush=True)
     raise SystemExit(2)
 
@@ -59,10 +60,12 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if isinstance(error, UserError):
-        print(f"error: {error}", file=sys.stderr, flush=True)
-    else:
-        sys.__excepthook__(kind, error, trace)
+    if isinstance(error, BrokenPipeError):
+        # The reader has seen enough; what is left to flush has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    launch = launched()
+    tell(error, launch.rank if launch else 0, launch.size if launch else 1)
 
 
 def speaks() -> bool:
@@ -72,14 +75,21 @@ def speaks() -> bool:
 
 
 def _sentence(complaint: str) -> str:
-    """What tyro writes into a box of several lines, as one: the fault, and the option that may have been meant."""
+    """What tyro writes into a box of several lines, as one: the fault, and the option that may have been meant.
+
+    The box has a title, then parts between rules: the fault first, hints after it.
+    """
     # A launcher may give a rank a terminal of its own, which tyro then colours.
     plain = re.sub(r"\x1b\[[\d;]*m", "", complaint)
-    lines = [line.strip("│ ") for line in plain.splitlines() if line.startswith("│")]
-    rules = [i for i, line in enumerate(lines) if set(line) == {"─"}] or [len(lines)]
-    fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(lines[: rules[0]])).rstrip(".")
-    hints = [i for i, line in enumerate(lines) if line.startswith(("Perhaps you meant", "Arguments similar"))]
-    meant = [line.split()[0].rstrip(",") for i in hints for line in lines[i + 1 :] if line.startswith("--")][:1]
-    if not fault:
-        return " ".join(re.sub(r"[─│╭╮╰╯]", " ", plain).split())
+    lines = [line.strip("│ ") for line in plain.splitlines()[1:]]
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if set(line) <= set("─-╰╯"):
+            parts.append([])
+        else:
+            parts[-1].append(line)
+    parts = [part for part in parts if part] or [[plain.strip()]]
+    fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(parts[0])).rstrip(".")
+    hints = [part for part in parts if part[0].startswith(("Perhaps you meant", "Arguments similar"))]
+    meant = [line.split()[0].rstrip(",") for part in hints for line in part if line.startswith("--")]
     return f"{fault}; perhaps you meant {meant[0]}" if meant else fault

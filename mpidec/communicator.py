@@ -140,8 +140,8 @@ class Network(Communicator):
         if (mine.step, mine.layout) != (theirs.step, theirs.layout):
             differs = "of another step" if mine.step != theirs.step else "of another layout"
             raise RuntimeError(
-                f"rank {self.rank} in step {mine.step} received a message {differs} from rank {peer} (step "
-                f"{theirs.step}, layout {theirs.layout:x} against {mine.layout:x}): all ranks must run the same program"
+                f"rank {self.rank} in step {mine.step} received a message {differs} from rank {peer} in step "
+                f"{theirs.step}: all ranks must run the same program"
             )
         self.flags_seen |= theirs.flags
         return received
@@ -170,6 +170,7 @@ class Rows(Communicator):
 
     def mix_start(self, message: Message) -> PendingRowsMix:
         """See ``Communicator.mix_start``."""
+        self._refuse_misfit(message)
         graph = self.topology.at(self.step)
         message.stamp(self.step, self.flags)
         self.flags_seen |= self.flags
@@ -178,6 +179,7 @@ class Rows(Communicator):
 
     def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
         """See ``Communicator.sum``."""
+        self._refuse_misfit(message)
         self.bytes_sent += sum_bytes(message) * self.size if self.size > 1 else 0
         for rank in range(self.size):
             everywhere = message.buffer[rank].expand_as(message.buffer)
@@ -186,6 +188,13 @@ class Rows(Communicator):
     def noise(self, like: Tensor) -> Tensor:
         """See ``Communicator.noise``."""
         return uniform(self.seed, self.step, torch.arange(self.size).unsqueeze(-1), like)
+
+    def _refuse_misfit(self, message: Message) -> None:
+        shape = tuple(message.buffer.shape[:-1])
+        if shape != (self.size,):
+            raise UserError(
+                f"rows need one row for each of {self.size} ranks: got a message with the leading shape {shape}"
+            )
 
 
 class PendingRowsMix:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mpidec.errors import UserError
+from mpidec.errors import UserError, tell
 from mpidec.launcher import Launch, launched
 from mpidec.transport.base import Collectives, Transport
 from mpidec.transport.solo import Solo
@@ -122,28 +120,12 @@ def _device(name: str, launch: Launch, transport: Transport) -> torch.device:
 
 
 class _AbortHook:
-    """The uncaught exception of one rank, told once, ends the job.
-
-    When all ranks fail alike, rank 0 speaks at once and ends the job before the others, which wait a little, speak too.
-    """
-
-    patience = 1.0  # seconds that rank 1 leaves to rank 0; each further rank waits a little longer
+    """The uncaught exception of one rank, told once, ends the job."""
 
     def __init__(self, transport: MpiTransport, rank: int) -> None:
         self._transport, self._rank = transport, rank
 
     def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        rank = self._rank
-        if rank > 0:
-            time.sleep(self.patience + rank / 20)
-        if isinstance(error, UserError):
-            print(f"error: {error}", file=sys.stderr, flush=True)
-        else:
-            text = "".join(traceback.format_exception(kind, error, trace))
-            print(
-                f"rank {rank} of {self._transport.job_size} failed and ends the job:\n{text}",
-                file=sys.stderr,
-                flush=True,
-            )
+        tell(error, self._rank, self._transport.job_size)
         if self._transport.job_size > 1:
             self._transport.abort(1)

@@ -83,11 +83,12 @@ class Compressor(ABC):
 
 
 def total(x: Tensor) -> Tensor:
-    """The sum over the last dimension, in blocks of a fixed size.
+    """The sum over the last dimension, in float32 at least and in blocks of a fixed size.
 
     torch splits a long sum among its threads, so that its rounding depends on their number and on the leading
     dimensions; a sum of blocks does not.
     """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     while x.shape[-1] > BLOCK:
         whole = x.shape[-1] // BLOCK * BLOCK
         blocks = x[..., :whole].reshape(*x.shape[:-1], -1, BLOCK)

@@ -42,7 +42,7 @@ def _form(tensor: Tensor, trained: bool = False) -> str:
 def refuse_different_rules(transport: Transport, topology: Topology, algorithm: Algorithm) -> None:
     """Raise ``UserError`` where two ranks would follow different rules or graphs, which would deadlock."""
     mine = {
-        "algorithm": type(algorithm).__name__,
+        "algorithm": algorithm.described,
         "compressor": repr(algorithm.compressor),
         "topology": hashlib.sha256(repr(topology.rows).encode()).hexdigest()[:8],
     }

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
+from mpidec.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,15 @@ class Algorithm(nn.Module):
 
     def __init__(self, compressor: Compressor) -> None:
         super().__init__()
+        if not isinstance(compressor, Compressor):
+            raise UserError(f"an algorithm takes a compressor such as mpidec.Sign(): got {compressor!r}")
         self.compressor = compressor
+
+    @property
+    def described(self) -> str:
+        """The class and its settings, in which all ranks must agree."""
+        settings = {k: v for k, v in vars(self).items() if isinstance(v, (float, int, str)) and k != "training"}
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in settings.items())})"
 
     def start(self, x: Tensor, comm: Communicator) -> None:
         """Once, before the first step: create the buffers."""

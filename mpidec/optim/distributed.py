@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mpidec.communicator import Network
-from mpidec.errors import UserError
+from mpidec.errors import NonFiniteError, UserError
 from mpidec.flat import FlatBuffer
 from mpidec.optim.agreement import broadcast_model, refuse_different_models, refuse_different_rules
 from mpidec.optim.base import Algorithm, Step
@@ -29,7 +29,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         local: any ``torch.optim.Optimizer`` over parameters of ``model``, except LBFGS.
         model: the model that this rank trains.
         algorithm: the rule, with its compressor.
-        topology: a graph over all ranks, or a ``Network`` with one's own transport; a ring (for a central rule the
+        topology: a graph over all ranks or the name of its family, or a ``Network`` with one's own transport; a ring
+        (for a central rule the
             complete graph) where none is given.
         seed: of the compressor's random draws; a ``Network`` brings its own.
         steps_per_epoch: what epochs are counted in; without it every step is in epoch 0.
@@ -48,12 +49,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         local: torch.optim.Optimizer,
         model: nn.Module,
         algorithm: Algorithm,
-        topology: Topology | Network | None = None,
+        topology: Topology | Network | str | None = None,
         *,
         broadcast: bool = True,
         seed: int = 0,
         steps_per_epoch: int | None = None,
     ) -> None:
+        if isinstance(local, DistributedOptimizer):
+            raise UserError("this optimizer is distributed already: wrap the one inside it")
         if isinstance(local, torch.optim.LBFGS):
             raise UserError(
                 "LBFGS evaluates its closure many times a step, which no algorithm here can follow: take another"
@@ -65,8 +68,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.__setstate__({"defaults": local.defaults})
         self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
         self.flat = FlatBuffer(model, local.param_groups)
-        refuse_different_models(self.comm.transport, model, self.flat)
         refuse_different_rules(self.comm.transport, self.comm.topology, algorithm)
+        refuse_different_models(self.comm.transport, model, self.flat)
         if broadcast:
             broadcast_model(self.comm.transport, model, self.flat)
         self.steps = 0
@@ -89,14 +92,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One local step and one round of communication; returns what ``closure``, evaluated once and first, returned.
 
-        Raises ``FloatingPointError`` naming rank, step and parameter where a gradient is not finite.
+        Raises ``NonFiniteError`` naming rank, step and parameter where a gradient is not finite.
         """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         started, before = time.perf_counter(), (self.seconds["local_step"], self.comm.seconds_waiting)
-        self.steps += 1
         self.flat.collect_data()
         used = self.flat.collect_grad()
         overflowed = self._unscale()
@@ -105,6 +107,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self.algorithm.central:
             used, overflowed = self._agree(used, overflowed)
         self.flat.bind_grad(used)
+        self.steps += 1
         epoch = self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0
         self.algorithm.run(
             self.flat.data,
@@ -134,29 +137,46 @@ class DistributedOptimizer(torch.optim.Optimizer):
             name: self.flat.split(b) if b.shape == self.flat.data.shape else b.clone()
             for name, b in self.algorithm.named_buffers()
         }
-        return {"local": self.local.state_dict(), "algorithm": buffers, "steps": self.steps}
+        return {
+            "rule": type(self.algorithm).__name__,
+            "shapes": {s.name: list(s.shape) for s in self.flat.segments},
+            "local": self.local.state_dict(),
+            "algorithm": buffers,
+            "steps": self.steps,
+        }
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up a state of the same algorithm over the same parameters.
 
-        Raises ``UserError`` where the state is of another algorithm or of other parameters.
+        Raises ``UserError``, with nothing loaded yet, where the state is of another algorithm or of other parameters.
         """
-        mine = dict(self.algorithm.named_buffers())
-        if set(state_dict["algorithm"]) != set(mine):
+        mine = self.state_dict()
+        if set(state_dict) != set(mine):
             raise UserError(
-                f"the state holds {sorted(state_dict['algorithm'])}, but {type(self.algorithm).__name__} keeps "
-                f"{sorted(mine)}: load it under the algorithm that saved it"
+                f"this is no state of a DistributedOptimizer, which holds {sorted(mine)}: got {sorted(state_dict)}"
             )
-        for name, saved in state_dict["algorithm"].items():
-            if not isinstance(saved, dict):
-                mine[name].copy_(saved)
-            elif set(saved) != {s.name for s in self.flat.segments}:
-                raise UserError(f"{name} was saved for other parameters than this model's")
-            else:
-                self.flat.join(saved, mine[name])
+        if state_dict["rule"] != mine["rule"]:
+            raise UserError(f"the state was saved by {state_dict['rule']}, and cannot be taken up by {mine['rule']}")
+        there, here = state_dict["shapes"], mine["shapes"]
+        for name in there | here:
+            if there.get(name) != here.get(name):
+                raise UserError(
+                    f"the state was saved for other parameters: {name!r} has the shape {there.get(name)} there, and "
+                    f"{here.get(name)} here"
+                )
         self.local.load_state_dict(state_dict["local"])
+        for name, buffer in self.algorithm.named_buffers():
+            saved = state_dict["algorithm"][name]
+            if isinstance(saved, dict):
+                self.flat.join(saved, buffer)
+            else:
+                buffer.copy_(saved)
         self.steps = state_dict["steps"]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refused with a ``UserError``: a copy could not be among the ranks."""
+        raise UserError("a DistributedOptimizer cannot be copied or pickled: copy or save its state_dict()")
 
     def _local_step(self) -> None:
         started = time.perf_counter()
@@ -183,14 +203,16 @@ class DistributedOptimizer(torch.optim.Optimizer):
         # The sum alone may overflow, so only the entries themselves convict.
         for segment in self.flat.segments:
             if not torch.isfinite(self.flat.grad[segment.place]).all():
-                raise FloatingPointError(
-                    f"rank {self.comm.rank}, step {self.steps}: the gradient of parameter {segment.name!r} holds "
+                raise NonFiniteError(
+                    f"rank {self.comm.rank}, step {self.steps + 1}: the gradient of parameter {segment.name!r} holds "
                     "NaN or infinity; lower the learning rate, or look at this rank's data"
                 )
 
 
-def _network(topology: Topology | None, algorithm: Algorithm, seed: int) -> Network:
+def _network(topology: Topology | str | None, algorithm: Algorithm, seed: int) -> Network:
     world = init()
     if topology is None:
-        topology = Topology.named("complete" if algorithm.central else "ring", world.size)
+        topology = "complete" if algorithm.central else "ring"
+    if isinstance(topology, str):
+        topology = Topology.named(topology, world.size)
     return Network(world.transport, topology, world.collectives() if algorithm.central else None, seed)

@@ -9,6 +9,7 @@ import tyro
 from tabulate import tabulate
 
 from mpidec.cli import parse, run, speaks
+from mpidec.errors import UserError
 from mpidec.topology import FAMILIES, Topology
 
 
@@ -36,6 +37,9 @@ def describe(graph: Topology) -> str:
     )
 
 
+LARGEST = 4096  # ranks; dense eigenvalues of more take minutes and gigabytes
+
+
 @dataclass
 class Options:
     """Show the neighbours and mixing weights of every rank of a topology, its spectral gap and its beta."""
@@ -47,6 +51,8 @@ class Options:
 def main() -> None:
     """Print the description of the topology that the command line names."""
     options = parse(Options, "python -m mpidec.topology")
+    if options.size > LARGEST:
+        raise UserError(f"the table and the eigenvalues are for up to {LARGEST} ranks: got {options.size}")
     if speaks():
         print(describe(Topology.named(options.name, options.size)))
 

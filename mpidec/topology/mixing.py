@@ -149,9 +149,9 @@ class Topology:
         if check and not topology.doubly_stochastic:
             raise UserError(
                 "a mixing matrix must be doubly stochastic (no entry below 0, rows and columns summing to 1): "
-                f"row sums lie in [{matrix.sum(1).min():.6g}, {matrix.sum(1).max():.6g}], "
-                f"column sums in [{matrix.sum(0).min():.6g}, {matrix.sum(0).max():.6g}], "
-                f"the smallest entry is {matrix.min():.6g}; check=False takes it as it is"
+                f"row sums miss 1 by up to {np.abs(matrix.sum(1) - 1).max():.2g}, column sums by up to "
+                f"{np.abs(matrix.sum(0) - 1).max():.2g} (1e-12 is allowed: use float64), the smallest entry is "
+                f"{matrix.min():.6g}; check=False takes it as it is"
             )
         if check:
             _refuse_disconnected(name, [topology.neighbors(rank) for rank in range(topology.size)])

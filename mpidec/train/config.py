@@ -67,7 +67,8 @@ class Config:
         """Fill in what is unset. Raises ``UserError`` for what is out of range, unknown, or without effect."""
         self._set("algorithm", canonical("algorithm", self.algorithm, optim.ALGORITHMS))
         entry = optim.ALGORITHMS[self.algorithm]
-        self._set("compressor", canonical("compressor", self.compressor or entry.compressors[0], compress.COMPRESSORS))
+        chosen = entry.compressors[0] if self.compressor is None else self.compressor
+        self._set("compressor", canonical("compressor", chosen, compress.COMPRESSORS))
         if self.compressor not in entry.compressors:
             raise UserError(
                 f"{self.algorithm} does not work with the compressor {self.compressor}, which loses what is never sent "

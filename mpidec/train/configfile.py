@@ -29,7 +29,7 @@ def expand(arguments: list[str]) -> list[str]:
         name = str(key).replace("-", "_")
         if name not in types:
             raise UserError(f"{path}: {unknown('option', str(key), sorted(types))}")
-        if isinstance(value, (list, dict)):
+        if not isinstance(value, (bool, int, float, str, type(None))):
             raise UserError(f"{path}: {name} must be a single value: got {value!r}")
         if value is not None:
             options[name] = value
@@ -80,11 +80,13 @@ def _read(path: str) -> dict[Any, Any]:
     import yaml
 
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise UserError(f"the configuration {path} cannot be read: {reason}") from None
-    except yaml.YAMLError as error:
+    try:
+        content = yaml.safe_load(text)
+    except Exception as error:  # the library raises whatever the types it builds raise
         raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise UserError(

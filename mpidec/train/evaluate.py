@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from mpidec.errors import NonFiniteError
 from mpidec.flat import FlatBuffer
 from mpidec.train.data import Split
 from mpidec.transport.base import Transport
@@ -31,7 +33,10 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(transport: Transport, model: nn.Module, flat: FlatBuffer, test: Split) -> Evaluation:
-    """Judge the models of all ranks on the same ``test`` samples; a collective call. Leaves the model as it was."""
+    """Judge the models of all ranks on the same ``test`` samples; a collective call. Leaves the model as it was.
+
+    Raises ``NonFiniteError`` on every rank where one has diverged.
+    """
     was_training = model.training
     model.eval()
     local = int(correct(model, test)) / len(test)
@@ -41,6 +46,12 @@ def evaluate(transport: Transport, model: nn.Module, flat: FlatBuffer, test: Spl
     with averaged(transport, model, flat, mean):
         hits = correct(model, share)
     rows = transport.all_gather_objects((local, squared, int(hits)))
+    for rank, row in enumerate(rows):
+        if not math.isfinite(row[1]):
+            raise NonFiniteError(
+                f"the parameters of rank {rank}, or their average, hold NaN or infinity: lower the learning rate or "
+                "gamma, and take no fp16 where values pass 65,504"
+            )
     model.train(was_training)
     return Evaluation(
         test_accuracy=sum(row[2] for row in rows) / len(test),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -11,6 +12,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from mpidec.communicator import Network
+from mpidec.errors import UserError
 from mpidec.launcher import launched
 from mpidec.train.config import Config
 from mpidec.train.record import RunFolder, summarize
@@ -42,7 +44,8 @@ class Progress:
     ) -> None:
         self._bar.close()
         if self._folder and error is not None:
-            self._summary("failed")
+            with suppress(UserError):  # the first error counts, not that it cannot be written down
+                self._summary("failed")
 
     def step(self) -> None:
         """One more step is done."""

@@ -6,6 +6,8 @@ import json
 import os
 import platform
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,18 @@ class RunFolder:
         """Make the folder and write ``config.yaml``. Raises ``UserError`` where it is in use or cannot be written."""
         name = f"{config.algorithm}-{config.compressor}-{network.topology.name}-n{network.size}"
         path = config.out or Path("runs") / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{name}"
-        try:
+        made = not path.exists()
+        with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
             if any(path.iterdir()):
                 raise UserError(f"the output folder {path} is not empty: choose another --out, nothing is overwritten")
-            folder = cls(path)
+        folder = cls(path)
+        try:
             folder.write_config(config)
-        except OSError as error:
-            raise UserError(f"the output folder {path} cannot be written: {error.strerror}") from None
+        except UserError:
+            if made:
+                path.rmdir()
+            raise
         return folder
 
     def write_config(self, config: Config) -> None:
@@ -44,21 +50,34 @@ class RunFolder:
 
     def append(self, metrics: dict[str, Any]) -> None:
         """One more line of ``metrics.jsonl``."""
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        with _writing(self.path), open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics, allow_nan=False) + "\n")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """The whole ``summary.json``, in place of an earlier one."""
-        self._replace("summary.json", json.dumps(summary, indent=2) + "\n")
+        self._replace("summary.json", json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def _replace(self, name: str, text: str) -> None:
         """Never half a file, whenever the process is killed."""
         temporary = self.path / f".{name}.partial"
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / name)
+        with _writing(self.path):
+            try:
+                with open(temporary, "w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(self.path / name)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"the output folder {path} cannot be written: {error.strerror}") from None
 
 
 def summarize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,9 @@ WRONG = [
     (["--config", "value.yaml"], "--epochs: invalid literal for int() with base 10: 'many'"),
     (["--config", "nested.yaml"], "nested.yaml: epochs must be a single value: got [3]"),
     (["--config", "binary.yaml"], "the configuration binary.yaml cannot be read: it is no UTF-8 text"),
+    (["--config", "date.yaml"], "date.yaml is no valid YAML: month must be in 1..12"),
+    (["--config", "deep.yaml"], "deep.yaml is no valid YAML: "),
+    (["--compressor", ""], "unknown compressor ''"),
     (["--config"], "Missing value for argument '--config'"),
 ]
 
@@ -65,6 +71,8 @@ def test_wrong_options(options: list[str], sentence: str, tmp_path: Path) -> Non
     (tmp_path / "value.yaml").write_text("epochs: many\n")
     (tmp_path / "nested.yaml").write_text("epochs: [3]\n")
     (tmp_path / "binary.yaml").write_bytes(b"epochs: \xff\xfe")
+    (tmp_path / "date.yaml").write_text("seed: 2026-13-45\n")
+    (tmp_path / "deep.yaml").write_text("seed: " + 5000 * "[")
     files = sorted(tmp_path.iterdir())
     done = alone(*TRAIN, *options, cwd=tmp_path)
     assert_one_sentence(done.stderr, sentence)
@@ -106,6 +114,26 @@ def test_four_ranks_make_one_mistake(options: list[str], sentence: str, tmp_path
     assert done.stderr.count("error: ") == 1, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_without_unicode_gets_the_sentence_too(tmp_path: Path) -> None:
+    done = alone(*TRAIN, "--epoch", "3", cwd=tmp_path, PYTHONIOENCODING="latin-1")
+    assert_one_sentence(done.stderr, "Unrecognized options: --epoch, 3; perhaps you meant --epochs")
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("mount"), reason="mounts a small disk, which only root may")
+def test_a_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        (disk / "filler").write_bytes(bytes(4096))
+        done = alone(*TRAIN, "--epochs", "1", "--batch-size", "64", "--out", str(disk / "run"), cwd=tmp_path)
+        assert_one_sentence(done.stderr, "cannot be written: No space left on device")
+        assert [path.name for path in disk.rglob("*")] == ["filler"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_help_comes_once_and_version_too(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from mpidec import CHOCO, DPSGD, AllReduce, DistributedOptimizer, Identity, Sign, TopK, UserError
+from mpidec.launcher import launched
 from support.problems import alone, loss_of, net
 from support.wrapped import LOCALS, RULES, train, wrap
 
@@ -124,10 +125,31 @@ def test_state_is_keyed_by_parameter_name_and_strict() -> None:
     state = optimizer.state_dict()
     assert set(state["algorithm"]) == {"x_hat", "mixed"}
     assert set(state["algorithm"]["x_hat"]) == {"0.weight", "0.bias", "2.weight", "2.bias"}
-    with pytest.raises(UserError, match="AllReduce keeps"):
+    with pytest.raises(UserError, match="was saved by CHOCO, and cannot be taken up by AllReduce"):
         wrap(net(), AllReduce).load_state_dict(state)
-    with pytest.raises(UserError, match="other parameters"):
+    with pytest.raises(UserError, match=r"other parameters: '0.weight' has the shape \[5, 6\] there, and None here"):
         wrap(nn.Linear(2, 2)).load_state_dict(state)
+    with pytest.raises(UserError, match="no state of a DistributedOptimizer"):
+        optimizer.load_state_dict(optimizer.local.state_dict())
+
+
+def test_copies_and_doubles_are_refused() -> None:
+    optimizer = wrap(net())
+    with pytest.raises(UserError, match="cannot be copied or pickled"):
+        copy.deepcopy(optimizer)
+    with pytest.raises(UserError, match="distributed already"):
+        DistributedOptimizer(optimizer, net(), CHOCO(), alone())
+    with pytest.raises(UserError, match="already serves another optimizer"):
+        DistributedOptimizer(LOCALS["sgd"](net().parameters()), net(), optimizer.algorithm, alone())
+    with pytest.raises(UserError, match=r"a compressor such as mpidec.Sign\(\): got 'sign'"):
+        CHOCO("sign")
+
+
+def test_a_family_by_name() -> None:
+    if launched() is None:
+        model = net()
+        optimizer = DistributedOptimizer(LOCALS["sgd"](model.parameters()), model, CHOCO(), "torus")
+        assert optimizer.comm.topology.name == "torus"
 
 
 def test_several_groups_keep_their_own_learning_rates() -> None:
