@@ -94,7 +94,7 @@ def test_header() -> None:
 
 @pytest.mark.parametrize("make", [Sign, lambda: QSGD(8)], ids=["sign", "qsgd"])
 def test_long_segments_are_the_same_on_any_number_of_threads(make) -> None:
-    """A sum that is split among threads rounds by their number, and unlike a row's: with some of these seeds at least."""
+    """A sum that is split among threads rounds by their number, and unlike a row: with some of these seeds."""
     C, threads = bound(make, [300_000]), torch.get_num_threads()
     try:
         for seed in range(10):
