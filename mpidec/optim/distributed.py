@@ -132,7 +132,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """``local``: its state dict; ``algorithm``: its buffers by parameter name; ``steps``: taken so far."""
+        """``local``: its state dict; ``algorithm``: its buffers by parameter name; ``steps``: taken so far.
+
+        ``rule`` and ``shapes`` say what the state belongs to. Everything in it loads with ``weights_only``.
+        """
         buffers = {
             name: self.flat.split(b) if b.shape == self.flat.data.shape else b.clone()
             for name, b in self.algorithm.named_buffers()
