@@ -111,6 +111,7 @@ class Network(Communicator):
         self.bytes_sent += sum_bytes(message) if self.size > 1 else 0
         if message.codec.summable:
             values = _summands(message)
+            assert values.nbytes == sum_bytes(message), "what is handed over is what is reported"
             self.collectives.all_reduce(values)
             self.seconds_waiting += time.perf_counter() - started
             out += values.to(out.dtype) * alpha
