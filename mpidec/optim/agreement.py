@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,17 +43,22 @@ def _form(tensor: Tensor, trained: bool = False) -> str:
 def refuse_different_rules(transport: Transport, topology: Topology, algorithm: Algorithm) -> None:
     """Raise ``UserError`` where two ranks would follow different rules or graphs, which would deadlock."""
     mine = {
-        "algorithm": algorithm.described,
-        "compressor": repr(algorithm.compressor),
-        "topology": hashlib.sha256(repr(topology.rows).encode()).hexdigest()[:8],
+        "their algorithm": algorithm.described,
+        "their compressor": repr(algorithm.compressor),
+        "their topology": hashlib.sha256(repr(topology.rows).encode()).hexdigest()[:8],
     }
+    refuse_differences(transport, mine)
+
+
+def refuse_differences(transport: Transport, mine: dict[str, Any]) -> None:
+    """Raise ``UserError`` on every rank where one has other values than rank 0, naming the first; a collective."""
     everyone = transport.all_gather_objects(mine)
     for rank, theirs in enumerate(everyone):
-        for what, first in everyone[0].items():
-            if theirs[what] != first:
+        for what in everyone[0] | theirs:
+            first, other = everyone[0].get(what), theirs.get(what)
+            if first != other:
                 raise UserError(
-                    f"the ranks differ in their {what}: {first} on rank 0, but {theirs[what]} on rank {rank}; "
-                    "take the same on all"
+                    f"the ranks differ in {what}: {first} on rank 0, but {other} on rank {rank}; take the same on all"
                 )
 
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from mpidec.communicator import Network
 from mpidec.compress import compressor
-from mpidec.errors import UserError
 from mpidec.optim import algorithm
+from mpidec.optim.agreement import refuse_differences
 from mpidec.optim.distributed import DistributedOptimizer
 from mpidec.topology import Topology
 from mpidec.train import data, models
@@ -23,7 +23,8 @@ from mpidec.world import World, init
 def train(config: Config) -> None:
     """Train as ``config`` says; rank 0 shows the progress and writes the results."""
     world = init(device=config.device)
-    refuse_different_options(config, world)
+    options = {f"--{name.replace('_', '-')}": value for name, value in config.resolved().items()}
+    refuse_differences(world.transport, options)
     dataset = data.load(config.data, world.transport)
     shards = data.Shards(len(dataset.train), world.size, config.batch_size, config.seed)
     network = make_network(config, world)
@@ -54,19 +55,6 @@ def train(config: Config) -> None:
             progress.epoch(meter.close_epoch(epoch, evaluation))
         digest = parameters_digest(world.transport, optimizer.flat.data)
         progress.finish(digest)
-
-
-def refuse_different_options(config: Config, world: World) -> None:
-    """Raise ``UserError`` on every rank where two were started with different options."""
-    everyone = world.transport.all_gather_objects(config.resolved())
-    for rank, theirs in enumerate(everyone):
-        for name in sorted(theirs | everyone[0]):
-            first, other = everyone[0].get(name), theirs.get(name)
-            if first != other:
-                raise UserError(
-                    f"the ranks differ in --{name.replace('_', '-')}: {first} on rank 0, but {other} on rank {rank}; "
-                    "start all with the same options"
-                )
 
 
 def make_network(config: Config, world: World) -> Network:
