@@ -140,13 +140,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             name: self.flat.split(b) if b.shape == self.flat.data.shape else b.clone()
             for name, b in self.algorithm.named_buffers()
         }
-        return {
-            "rule": type(self.algorithm).__name__,
-            "shapes": {s.name: list(s.shape) for s in self.flat.segments},
-            "local": self.local.state_dict(),
-            "algorithm": buffers,
-            "steps": self.steps,
-        }
+        return {**self._identity(), "local": self.local.state_dict(), "algorithm": buffers, "steps": self.steps}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -154,10 +148,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         Raises ``UserError``, with nothing loaded yet, where the state is of another algorithm or of other parameters.
         """
-        mine = self.state_dict()
-        if set(state_dict) != set(mine):
+        mine, parts = self._identity(), ["algorithm", "local", "rule", "shapes", "steps"]
+        if sorted(state_dict) != parts:
             raise UserError(
-                f"this is no state of a DistributedOptimizer, which holds {sorted(mine)}: got {sorted(state_dict)}"
+                f"this is no state of a DistributedOptimizer, which holds {parts}: got {sorted(state_dict)}"
             )
         if state_dict["rule"] != mine["rule"]:
             raise UserError(f"the state was saved by {state_dict['rule']}, and cannot be taken up by {mine['rule']}")
@@ -180,6 +174,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Refused with a ``UserError``: a copy could not be among the ranks."""
         raise UserError("a DistributedOptimizer cannot be copied or pickled: copy or save its state_dict()")
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state must have been saved by, and for."""
+        return {
+            "rule": type(self.algorithm).__name__,
+            "shapes": {s.name: list(s.shape) for s in self.flat.segments},
+        }
 
     def _local_step(self) -> None:
         started = time.perf_counter()
