@@ -13,6 +13,8 @@ import torch
 
 from mpidec.errors import UserError, tell
 from mpidec.launcher import Launch, launched
+from mpidec.names import canonical
+from mpidec.transport import COLLECTIVES
 from mpidec.transport.base import Collectives, Transport
 from mpidec.transport.solo import Solo
 
@@ -44,8 +46,7 @@ class World:
 
         Raises ``UserError`` where Horovod is asked for and missing somewhere, with the reason.
         """
-        if choice not in ("auto", "horovod", "mpi"):
-            raise UserError(f"unknown collectives {choice!r}: known are auto, horovod, mpi")
+        choice = canonical("collectives", choice, COLLECTIVES)
         if choice == "mpi" or isinstance(self.transport, Solo):
             return self.transport
         from mpidec.transport import horovod

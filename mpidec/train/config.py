@@ -12,8 +12,7 @@ from mpidec.errors import UserError
 from mpidec.names import canonical
 from mpidec.topology.families import FAMILIES
 from mpidec.train.names import DATA, MODELS
-
-COLLECTIVES = ("auto", "horovod", "mpi")
+from mpidec.transport import COLLECTIVES
 
 
 @dataclass(frozen=True)
