@@ -38,12 +38,12 @@ class FlatBuffer:
         else:
             membership = {p: index for index, group in enumerate(groups) for p in group["params"]}
             _refuse_strangers(membership, dict(model.named_parameters()))
-        self._named = [(name, p) for name, p in named if p in membership]
-        _refuse_unfit(self._named)
-        self._parameters = [p for _, p in self._named]
+        named = [(name, p) for name, p in named if p in membership]
+        _refuse_unfit(named)
+        self._parameters = [p for _, p in named]
         self.segments: list[Segment] = []
         start = 0
-        for name, p in self._named:
+        for name, p in named:
             self.segments.append(Segment(name, slice(start, start + p.numel()), p.shape, membership[p]))
             start += p.numel()
         like = self._parameters[0]

@@ -42,6 +42,7 @@ class Plan:
         chosen = [(s, k) for s, k, f in zip(self.sizes, self.kept, self.forms, strict=True) if f == form]
         return sum(packed_bytes(size) if form == "bitmap" else kept for size, kept in chosen)
 
+    @cached_property
     def places(self) -> list[tuple[str, slice, int]]:
         """For each segment: its form, its slice of the field of that form, and its start in the flat vector."""
         ends, places = dict.fromkeys(("bitmap", "int32", "int64"), 0), []
@@ -94,7 +95,7 @@ class TopK(Compressor):
     def encode(self, x: Tensor) -> Message:
         message = self._blank(x)
         plan, values, filled = self.plan(message.layout.sizes), message.part("values"), 0
-        for segment, kept, (form, place, _) in zip(segments(plan.sizes), plan.kept, plan.places(), strict=True):
+        for segment, kept, (form, place, _) in zip(segments(plan.sizes), plan.kept, plan.places, strict=True):
             largest = _largest(x[..., segment], kept)
             indices = largest.nonzero()[:, -1].reshape(*x.shape[:-1], kept)
             values[..., filled : filled + kept] = x[..., segment].gather(-1, indices)
@@ -107,7 +108,7 @@ class TopK(Compressor):
 
     def support(self, message: Message) -> Tensor:
         plan, parts = self.plan(message.layout.sizes), []
-        for size, kept, (form, place, start) in zip(plan.sizes, plan.kept, plan.places(), strict=True):
+        for size, kept, (form, place, start) in zip(plan.sizes, plan.kept, plan.places, strict=True):
             written = message.part(form)[..., place]
             if form == "bitmap":
                 written = unpack(written, size).nonzero()[:, -1].reshape(*written.shape[:-1], kept)

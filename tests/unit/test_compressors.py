@@ -83,9 +83,9 @@ class TestTopK:
         """By offsets alone: nothing of that size is allocated."""
         plan = Plan((2**24 + 3, 2**31, 2**31 + 1, 10), (5, 5, 5, 1))
         assert plan.forms == ("int32", "int32", "int64", "int32")
-        starts = [start for _, _, start in plan.places()]
+        starts = [start for _, _, start in plan.places]
         assert starts == [0, 2**24 + 3, 2**24 + 3 + 2**31, 2**24 + 2**32 + 4]
-        assert [place for _, place, _ in plan.places()] == [slice(0, 5), slice(5, 10), slice(0, 5), slice(10, 11)]
+        assert [place for _, place, _ in plan.places] == [slice(0, 5), slice(5, 10), slice(0, 5), slice(10, 11)]
         C = TopK(5 / 2**24)
         C.bind([2**24 + 3, 1])
         x = torch.zeros(2**24 + 4)
