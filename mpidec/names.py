@@ -6,9 +6,22 @@ Imports nothing heavy, so that ``--help`` can list every algorithm, compressor a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from mpidec.errors import UserError
+
+Made = TypeVar("Made")
+
+
+def construct(name: str, maker: Callable[..., Made], options: dict[str, Any]) -> Made:
+    """``maker(**options)``. Raises ``UserError`` for an option that it does not take."""
+    takes = list(inspect.signature(maker).parameters)
+    for option in options:
+        if option not in takes:
+            raise UserError(f"{name} has no option {option!r}: it takes {', '.join(takes) or 'none'}")
+    return maker(**options)
 
 
 def _plain(name: str) -> str:

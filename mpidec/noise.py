@@ -7,6 +7,8 @@ from torch import Tensor
 
 _WORD = 2**64
 _BITS = 24  # of each draw: what a float32 holds exactly
+_ROUNDS = 6  # of the Feistel network
+SMALL = 1024  # entries up to which a whole segment is sorted
 
 
 def uniform(seed: int, step: int, ranks: Tensor, like: Tensor) -> Tensor:
@@ -17,9 +19,35 @@ def uniform(seed: int, step: int, ranks: Tensor, like: Tensor) -> Tensor:
     """
     keys = _mix(_mix(ranks + _signed(seed * 0xD1342543DE82EF95)) + _signed(step * 0xDA942042E4DD58B5))
     index = torch.arange(1, like.shape[-1] + 1, device=like.device)
-    words = _mix(keys.to(like.device) + index * _signed(0x9E3779B97F4A7C15))
+    words = _mix(keys.to(like.device) + index * _GOLDEN)
     draws: Tensor = _shift(words, 64 - _BITS).to(torch.float64) / 2**_BITS
     return draws.to(like.dtype)
+
+
+def distinct(key: Tensor, number: int, count: int, size: int) -> Tensor:
+    """``count`` of the indices ``0 .. size-1``, none twice, by ``key``, int64 of shape ``(..., 1)``, and ``number``.
+
+    Small sets are sorted by hash. Large ones go through a keyed permutation, which costs ``count`` and not ``size``: a
+    Feistel network (Luby and Rackoff 1988, doi 10.1137/0217022) on the next even power of two, walked on until it lands
+    inside.
+    """
+    key = _mix(_mix(key) + number)
+    if size <= SMALL:
+        return _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN).argsort(-1)[..., :count]
+    half = -(-(size - 1).bit_length() // 2)
+    index = _permuted(torch.arange(count, device=key.device).expand(*key.shape[:-1], count), key, half)
+    while (outside := index >= size).any():
+        index = torch.where(outside, _permuted(index, key, half), index)
+    return index
+
+
+def _permuted(index: Tensor, key: Tensor, half: int) -> Tensor:
+    """A permutation of the integers of ``2 * half`` bits."""
+    mask = 2**half - 1
+    left, right = index >> half, index & mask
+    for number in range(1, _ROUNDS + 1):
+        left, right = right, left ^ (_mix(key + right * _GOLDEN + number) & mask)
+    return (left << half) | right
 
 
 def _mix(z: Tensor) -> Tensor:
@@ -38,3 +66,6 @@ def _shift(z: Tensor, bits: int) -> Tensor:
 def _signed(word: int) -> int:
     word %= _WORD
     return word - _WORD if word >= _WORD // 2 else word
+
+
+_GOLDEN = _signed(0x9E3779B97F4A7C15)

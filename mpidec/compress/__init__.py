@@ -5,7 +5,8 @@ from __future__ import annotations
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from mpidec.names import canonical
+from mpidec import plugins
+from mpidec.names import canonical, construct
 
 if TYPE_CHECKING:
     from mpidec.compress.base import Compressor
@@ -15,17 +16,29 @@ COMPRESSORS = {
     "fp16": "mpidec.compress.dense:float16",
     "bf16": "mpidec.compress.dense:bfloat16",
     "top-k": "mpidec.compress.sparse:TopK",
+    "random-k": "mpidec.compress.sparse:RandomK",
     "sign": "mpidec.compress.sign:Sign",
     "qsgd": "mpidec.compress.quantize:QSGD",
 }
 # What each takes, by option, with its default; the others take nothing.
-OPTIONS: dict[str, dict[str, Any]] = {"top-k": {"ratio": 0.01}, "qsgd": {"bits": 8, "contraction": True}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "top-k": {"ratio": 0.01, "warmup_epochs": 0.0},
+    "random-k": {"ratio": 0.01, "warmup_epochs": 0.0, "contraction": True},
+    "qsgd": {"bits": 8, "contraction": True},
+}
+
+
+def known() -> list[str]:
+    """The names of all compressors, those of other packages last."""
+    return list(dict.fromkeys([*COMPRESSORS, *plugins.names("compressors")]))
 
 
 def compressor(name: str, **options: Any) -> Compressor:
     """A new compressor by name; ``options`` are those of its class.
 
-    Raises ``UserError`` for an unknown name.
+    Raises ``UserError`` for an unknown name or option.
     """
-    made: Compressor = resolve_name(COMPRESSORS[canonical("compressor", name, COMPRESSORS)])(**options)
+    name = canonical("compressor", name, known())
+    kind = resolve_name(COMPRESSORS[name]) if name in COMPRESSORS else plugins.load("compressors", name)
+    made: Compressor = construct(name, kind, options)
     return made

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from mpidec.compress.message import Layout, Message, Parts
-
-BLOCK = 1024  # entries that are summed in one go
 
 
 class Noise(Protocol):
@@ -28,10 +26,13 @@ class Compressor(ABC):
     """How a flat vector is written in bytes, each of its segments (parameter tensors) on its own.
 
     Works on the last dimension; leading dimensions are the ranks of a simulation. ``summable`` says that an all-reduce
-    may sum the payload as it is.
+    may sum the payload as it is; ``sparse``, that a message touches some coordinates only; ``counts_epochs``, that the
+    messages change with the epoch.
     """
 
     summable = False
+    sparse = False
+    counts_epochs = False
 
     def __init__(self) -> None:
         self._sizes: tuple[int, ...] | None = None
@@ -48,6 +49,19 @@ class Compressor(ABC):
     def bound(self) -> bool:
         """Whether the segments are fixed."""
         return self._sizes is not None
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether the mean of C(u) over the draws is u."""
+        return False
+
+    @property
+    def is_contraction(self) -> bool:
+        """Whether norm2(C(u) - u)^2 is below norm2(u)^2, in the mean over the draws: what an error memory needs."""
+        return True
+
+    def at(self, epoch: float) -> None:  # noqa: B027 - a hook that most have no use for
+        """What is encoded from here on belongs to ``epoch``."""
 
     @abstractmethod
     def encode(self, x: Tensor) -> Message:
@@ -73,35 +87,18 @@ class Compressor(ABC):
         """Fields and size of the messages for a vector of ``numel`` entries of ``dtype``."""
         key = dtype, numel
         if key not in self._layouts:
-            sizes = self._sizes or (numel,)
-            assert sum(sizes) == numel, f"bound to segments of {sum(sizes)} entries, got a vector of {numel}"
+            sizes = self.sizes(numel)
             self._layouts[key] = Layout.of(repr(self), sizes, dtype, self._parts(sizes, dtype))
         return self._layouts[key]
 
+    def sizes(self, numel: int) -> tuple[int, ...]:
+        """Entries of each segment of a vector of ``numel``."""
+        sizes = self._sizes or (numel,)
+        assert sum(sizes) == numel, f"bound to segments of {sum(sizes)} entries, got a vector of {numel}"
+        return sizes
+
     def _blank(self, x: Tensor) -> Message:
         return Message.empty(self.layout(x.shape[-1], x.dtype), self, x.shape[:-1], x.device)
-
-
-def total(x: Tensor) -> Tensor:
-    """The sum over the last dimension, in float32 at least and in blocks of a fixed size.
-
-    torch splits a long sum among its threads, so that its rounding depends on their number and on the leading
-    dimensions; a sum of blocks does not.
-    """
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
-    while x.shape[-1] > BLOCK:
-        whole = x.shape[-1] // BLOCK * BLOCK
-        blocks = x[..., :whole].reshape(*x.shape[:-1], -1, BLOCK)
-        x = torch.cat([blocks.sum(-1), x[..., whole:]], dim=-1)
-    return x.sum(-1)
-
-
-def segments(sizes: Sequence[int]) -> Iterator[slice]:
-    """The slices of consecutive segments of the given sizes."""
-    start = 0
-    for size in sizes:
-        yield slice(start, start + size)
-        start += size
 
 
 def column(alpha: float | Tensor, like: Tensor) -> float | Tensor:

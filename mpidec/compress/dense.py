@@ -27,6 +27,10 @@ class Identity(Compressor):
     def __repr__(self) -> str:
         return f"Identity({self.wire or ''})"
 
+    @property
+    def is_unbiased(self) -> bool:
+        return True
+
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         return [("values", self.wire or dtype, sum(sizes))]
 

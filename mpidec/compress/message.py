@@ -90,7 +90,10 @@ class Message:
         return self.buffer[..., field.offset : field.offset + field.count * field.dtype.itemsize].view(field.dtype)
 
     def with_values(self, values: Tensor) -> Message:
-        """The same support with other ``values``, shape ``(..., k)``, in its order; if dense, all of them."""
+        """The message for a vector with other ``values`` on this support, shape ``(..., k)`` in its order.
+
+        A dense one takes all of them, shape ``(..., d)``.
+        """
         return self.codec.with_values(self, values)
 
     def with_buffer(self, buffer: Tensor) -> Message:

@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from mpidec.compress.base import Compressor, column, segments, total
+from mpidec.compress.base import Compressor, column
 from mpidec.compress.bits import pack, packed_bytes, unpack
 from mpidec.compress.message import Message, Parts
+from mpidec.compress.segments import norms, scale, segments
 from mpidec.errors import UserError
 
 
@@ -34,20 +35,27 @@ class QSGD(Compressor):
     def __repr__(self) -> str:
         return f"QSGD({self.bits}, {self.contraction})"
 
+    @property
+    def is_unbiased(self) -> bool:
+        return not self.contraction
+
+    @property
+    def is_contraction(self) -> bool:
+        """The variance is at most the excess times norm2(u)^2, so many bits make a contraction by themselves."""
+        return self.contraction or all(self._excess(size) < 1 for size in self._sizes or ())
+
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         planes = (1 + self.bits) * packed_bytes(sum(sizes))
         return [("planes", torch.uint8, planes), ("norms", dtype, len(sizes))]
 
     def encode(self, x: Tensor) -> Message:
         message = self._blank(x)
-        levels, norms = x.abs(), message.part("norms")
-        for i, segment in enumerate(segments(message.layout.sizes)):
-            part = levels[..., segment]
-            # Squares of float32 values above 1e19 or below 1e-23 leave its range.
-            norm = total(part.double().square()).sqrt().to(x.dtype).unsqueeze(-1)
-            norms[..., i : i + 1] = norm
+        sizes, each = message.layout.sizes, norms(x, message.layout.sizes)
+        message.part("norms").copy_(each)
+        levels = x.abs().mul_(self._levels)
+        for i, place in enumerate(segments(sizes)):
             # A zero segment is divided by 1 and stays zero.
-            part.mul_(self._levels).div_(norm.where(norm > 0, 1))
+            levels[..., place] /= each[..., i : i + 1].where(each[..., i : i + 1] > 0, 1)
         whole = levels.floor()
         whole += self.noise(x) < levels - whole
         # Rounding can lift the one entry that equals its norm above the top level.
@@ -65,10 +73,10 @@ class QSGD(Compressor):
             values |= unpack(planes[..., 1 + bit, :], out.shape[-1]) << bit
         decoded = unpack(planes[..., 0, :], out.shape[-1]).to(out.dtype).mul_(2).sub_(1)
         decoded *= values
-        scales = message.part("norms").to(out.dtype) / self._levels * column(alpha, out)
-        for i, (size, segment) in enumerate(zip(message.layout.sizes, segments(message.layout.sizes), strict=True)):
-            decoded[..., segment] *= scales[..., i : i + 1] / self._shrinkage(size)
-        out += decoded
+        factors = message.part("norms").to(out.dtype) / self._levels * column(alpha, out)
+        shrinkage = [self._shrinkage(size) for size in message.layout.sizes]
+        factors /= torch.tensor(shrinkage, dtype=out.dtype, device=out.device)
+        out += scale(decoded, factors, message.layout.sizes)
 
     @property
     def _levels(self) -> int:
@@ -81,5 +89,7 @@ class QSGD(Compressor):
         return planes.view(*planes.shape[:-1], 1 + self.bits, -1)
 
     def _shrinkage(self, size: int) -> float:
-        excess = min(size / self._levels**2, math.sqrt(size) / self._levels)
-        return 1 + excess if self.contraction else 1.0
+        return 1 + self._excess(size) if self.contraction else 1.0
+
+    def _excess(self, size: int) -> float:
+        return min(size / self._levels**2, math.sqrt(size) / self._levels)

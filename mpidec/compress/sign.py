@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mpidec.compress.base import Compressor, column, segments, total
+from mpidec.compress.base import Compressor, column
 from mpidec.compress.bits import pack, packed_bytes, unpack
 from mpidec.compress.message import Message, Parts
+from mpidec.compress.segments import mean_magnitudes, scale
 
 
 class Sign(Compressor):
@@ -15,7 +16,8 @@ class Sign(Compressor):
 
     Karimireddy et al. 2019, arXiv 1901.09847.
 
-    On the wire: the signs of the whole vector, one bit each, padded to 8 bytes, then one scale a segment.
+    On the wire: the signs of the whole vector, one bit each, padded to 8 bytes, then one scale a segment. With
+    ``scaled`` off the signs travel alone, C(u) = sign(u): votes, which a vector of integers can count.
 
     >>> C, out = Sign(), torch.zeros(4)
     >>> C.add_to(out, C.encode(torch.tensor([1.0, -2.0, 0.0, 5.0])))
@@ -23,24 +25,35 @@ class Sign(Compressor):
     tensor([ 2., -2.,  2.,  2.])
     """
 
+    def __init__(self, scaled: bool = True) -> None:
+        super().__init__()
+        self.scaled = scaled
+
     def __repr__(self) -> str:
-        return "Sign()"
+        return "Sign()" if self.scaled else "Sign(scaled=False)"
+
+    @property
+    def is_contraction(self) -> bool:
+        return self.scaled
 
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
-        return [("signs", torch.uint8, packed_bytes(sum(sizes))), ("scales", dtype, len(sizes))]
+        return [("signs", torch.uint8, packed_bytes(sum(sizes))), ("scales", dtype, len(sizes) * self.scaled)]
 
     def encode(self, x: Tensor) -> Message:
         message = self._blank(x)
         pack(x >= 0, message.part("signs"))
-        scales, magnitudes = message.part("scales"), x.abs()
-        for i, segment in enumerate(segments(message.layout.sizes)):
-            # An empty segment has the scale 0, not 0 / 0.
-            scales[..., i] = total(magnitudes[..., segment]) / max(1, segment.stop - segment.start)
+        if self.scaled:
+            message.part("scales").copy_(mean_magnitudes(x, message.layout.sizes))
         return message
 
     def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
-        signs = unpack(message.part("signs"), out.shape[-1]).to(out.dtype).mul_(2).sub_(1)
-        scales = message.part("scales").to(out.dtype) * column(alpha, out)
-        for i, segment in enumerate(segments(message.layout.sizes)):
-            signs[..., segment] *= scales[..., i : i + 1]
-        out += signs
+        bits = unpack(message.part("signs"), out.shape[-1])
+        if not out.is_floating_point():
+            assert not self.scaled, "integers count votes, nothing else"
+            out += bits.to(out.dtype).mul_(2).sub_(1)
+            return
+        signs = bits.to(out.dtype).mul_(2).sub_(1)
+        if self.scaled:
+            out += scale(signs, message.part("scales").to(out.dtype) * column(alpha, out), message.layout.sizes)
+        else:
+            out += signs * column(alpha, out)

@@ -1,87 +1,91 @@
-"""A few entries and where they stand."""
+"""A few entries of each segment: the largest ones, or random ones."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from mpidec.compress.base import Compressor, column, segments
-from mpidec.compress.bits import pack, packed_bytes, unpack
+from mpidec.compress.base import Compressor, column
+from mpidec.compress.bits import pack, unpack
 from mpidec.compress.message import Message, Parts
-from mpidec.errors import UserError
+from mpidec.compress.places import Plan
+from mpidec.compress.schedule import RATIOS, Warmup
+from mpidec.compress.segments import segments
+from mpidec.noise import distinct
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How many entries of each segment are kept, and how their places are written.
+class Sparse(Compressor):
+    """What sparse compressors share: k = max(1, int(s * ratio)) of the s entries of a segment are kept.
 
-    A segment's places are counted from its own start: int32 below 2^31 entries, int64 from there on, so they are exact
-    at every size; or a bitmap over the segment where that takes fewer bytes.
+    ``ratio`` is the fraction kept from the epoch ``warmup_epochs`` on. Before it the fractions ``warmup_ratios`` hold,
+    as far as they are not below ``ratio``, each for an equal part of the warm-up (Lin et al. 2018, arXiv 1712.01887).
+
+    Raises ``UserError`` for a ratio outside (0, 1], and for a negative ``warmup_epochs``.
     """
 
-    sizes: tuple[int, ...]
-    kept: tuple[int, ...]
+    sparse = True
 
-    @cached_property
-    def forms(self) -> tuple[str, ...]:
-        """``bitmap``, ``int32`` or ``int64`` for each segment."""
-        return tuple(self._form(size, kept) for size, kept in zip(self.sizes, self.kept, strict=True))
+    def __init__(
+        self, ratio: float = 0.01, warmup_epochs: float = 0.0, warmup_ratios: Sequence[float] = RATIOS
+    ) -> None:
+        super().__init__()
+        self.warmup = Warmup(ratio, warmup_epochs, tuple(warmup_ratios))
+        self.counts_epochs = warmup_epochs > 0
+        self.ratio = self.warmup.at(0)
 
-    @staticmethod
-    def _form(size: int, kept: int) -> str:
-        index = "int32" if size <= 2**31 else "int64"
-        item = 4 if index == "int32" else 8
-        return "bitmap" if packed_bytes(size) < item * kept else index
+    def __repr__(self) -> str:
+        warmup = f", warmup_epochs={self.warmup.epochs}, now {self.ratio}" if self.counts_epochs else ""
+        return f"{type(self).__name__}({self.warmup.ratio}{warmup})"
 
-    def count(self, form: str) -> int:
-        """Values of the field ``form``: integers, or bytes of bitmaps."""
-        chosen = [(s, k) for s, k, f in zip(self.sizes, self.kept, self.forms, strict=True) if f == form]
-        return sum(packed_bytes(size) if form == "bitmap" else kept for size, kept in chosen)
+    def at(self, epoch: float) -> None:
+        if self.warmup.at(epoch) != self.ratio:
+            self.ratio = self.warmup.at(epoch)
+            self._layouts.clear()
 
-    @cached_property
-    def places(self) -> list[tuple[str, slice, int]]:
-        """For each segment: its form, its slice of the field of that form, and its start in the flat vector."""
-        ends, places = dict.fromkeys(("bitmap", "int32", "int64"), 0), []
-        for form, segment, kept in zip(self.forms, segments(self.sizes), self.kept, strict=True):
-            length = packed_bytes(segment.stop - segment.start) if form == "bitmap" else kept
-            places.append((form, slice(ends[form], ends[form] + length), segment.start))
-            ends[form] += length
-        return places
+    def kept(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """Entries that are kept of segments of the given ``sizes``."""
+        return tuple(min(s, max(1, int(s * self.ratio))) for s in sizes)
+
+    @abstractmethod
+    def support(self, message: Message) -> Tensor:
+        """See ``Message.support``."""
+
+    def with_values(self, message: Message, values: Tensor) -> Message:
+        other = message.with_buffer(message.buffer.clone())
+        other.part("values").copy_(values)
+        return other
+
+    def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
+        values = message.part("values").to(out.dtype) * column(alpha, out)
+        out.scatter_add_(-1, self.support(message), values)
 
 
-class TopK(Compressor):
-    """The k = max(1, int(s * ratio)) entries of largest magnitude of a segment of s entries; ties: lowest index.
+class TopK(Sparse):
+    """The entries of largest magnitude of each segment; ties: lowest index. See ``Sparse`` for the arguments.
 
     NaN counts as the largest magnitude, so that it travels and is seen. On the wire: all kept values in the order of
     their places, then the places (see ``Plan``). Stich et al. 2018, arXiv 1809.07599.
-
-    Raises ``UserError`` for a ``ratio`` outside (0, 1].
 
     >>> C = TopK(ratio=0.5)
     >>> C.encode(torch.tensor([1.0, -3.0, 3.0, 2.0])).support
     tensor([1, 2])
     """
 
-    def __init__(self, ratio: float = 0.01) -> None:
-        super().__init__()
-        if not 0 < ratio <= 1:
-            raise UserError(f"ratio is the fraction of entries kept, above 0 and at most 1: got {ratio}")
-        self.ratio = ratio
-        self._plans: dict[tuple[int, ...], Plan] = {}
-
-    def __repr__(self) -> str:
-        return f"TopK({self.ratio})"
+    def __init__(
+        self, ratio: float = 0.01, warmup_epochs: float = 0.0, warmup_ratios: Sequence[float] = RATIOS
+    ) -> None:
+        super().__init__(ratio, warmup_epochs, warmup_ratios)
+        self._plans: dict[tuple[tuple[int, ...], float], Plan] = {}
 
     def plan(self, sizes: Sequence[int]) -> Plan:
         """Kept entries and forms for segments of the given ``sizes``."""
-        sizes = tuple(sizes)
-        if sizes not in self._plans:
-            self._plans[sizes] = Plan(sizes, tuple(min(s, max(1, int(s * self.ratio))) for s in sizes))
-        return self._plans[sizes]
+        key = tuple(sizes), self.ratio
+        if key not in self._plans:
+            self._plans[key] = Plan(key[0], self.kept(sizes))
+        return self._plans[key]
 
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         plan = self.plan(sizes)
@@ -115,14 +119,64 @@ class TopK(Compressor):
             parts.append(written.to(torch.int64) + start)
         return torch.cat(parts, dim=-1)
 
-    def with_values(self, message: Message, values: Tensor) -> Message:
-        other = message.with_buffer(message.buffer.clone())
-        other.part("values").copy_(values)
-        return other
 
-    def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
-        values = message.part("values").to(out.dtype) * column(alpha, out)
-        out.scatter_add_(-1, self.support(message), values)
+class RandomK(Sparse):
+    """Random entries of each segment, in every step and on every rank others. See ``Sparse`` for the other arguments.
+
+    ``contraction``, the default, sends them as they are; without it they are multiplied by s / k, which makes the
+    operator unbiased (Stich et al. 2018, arXiv 1809.07599). On the wire: the values, and 8 bytes from which both ends
+    draw the same places.
+    """
+
+    def __init__(
+        self,
+        ratio: float = 0.01,
+        contraction: bool = True,
+        warmup_epochs: float = 0.0,
+        warmup_ratios: Sequence[float] = RATIOS,
+    ) -> None:
+        super().__init__(ratio, warmup_epochs, warmup_ratios)
+        self.contraction = contraction
+
+    def __repr__(self) -> str:
+        return super().__repr__()[:-1] + f", contraction={self.contraction})"
+
+    @property
+    def is_unbiased(self) -> bool:
+        return not self.contraction
+
+    @property
+    def is_contraction(self) -> bool:
+        """Unbiased, the variance is s / k - 1 times norm2(u)^2."""
+        return self.contraction or self.ratio > 0.5
+
+    def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
+        return [("key", torch.int64, 1), ("values", dtype, sum(self.kept(sizes)))]
+
+    def encode(self, x: Tensor) -> Message:
+        message = self._blank(x)
+        # 48 bits of this rank's and this step's draws.
+        draws = self.noise(torch.empty(*x.shape[:-1], 2, dtype=torch.float64, device=x.device))
+        high, low = (draws * 2**24).to(torch.int64).unbind(-1)
+        message.part("key").copy_(((high << 24) + low).unsqueeze(-1))
+        message.part("values").copy_(self._scaled(x.gather(-1, self.support(message)), message))
+        return message
+
+    def with_values(self, message: Message, values: Tensor) -> Message:
+        return super().with_values(message, self._scaled(values, message))
+
+    def support(self, message: Message) -> Tensor:
+        sizes, key, parts = message.layout.sizes, message.part("key"), []
+        for number, (segment, kept) in enumerate(zip(segments(sizes), self.kept(sizes), strict=True)):
+            parts.append(distinct(key, number, kept, segment.stop - segment.start) + segment.start)
+        return torch.cat(parts, dim=-1)
+
+    def _scaled(self, values: Tensor, message: Message) -> Tensor:
+        if self.contraction:
+            return values
+        sizes = message.layout.sizes
+        factors = [s / k for s, k in zip(sizes, self.kept(sizes), strict=True) for _ in range(k)]
+        return values * torch.tensor(factors, dtype=values.dtype, device=values.device)
 
 
 def _largest(x: Tensor, count: int) -> Tensor:

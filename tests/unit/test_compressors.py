@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mpidec import QSGD, Sign, TopK, UserError
 from mpidec.compress.bits import _pack_on_device, _unpack_on_device, pack, packed_bytes, unpack
-from mpidec.compress.sparse import Plan
+from mpidec.compress.places import Plan
 from support.codecs import bound, decode
 from support.golden import FOLDER, read
 

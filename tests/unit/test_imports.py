@@ -18,6 +18,7 @@ FLOORS = {
     "errors": -1,
     "version": -1,
     "launcher": -1,
+    "plugins": -1,
     "topology": 0,
     "flat": 0,
     "noise": 0,
