@@ -19,17 +19,27 @@ if TYPE_CHECKING:
     from mpidec.compress.message import Message
     from mpidec.compress.quantize import QSGD
     from mpidec.compress.sign import Sign
-    from mpidec.compress.sparse import TopK
+    from mpidec.compress.sparse import RandomK, TopK
     from mpidec.errors import UserError
     from mpidec.flat import FlatBuffer
     from mpidec.optim import algorithm
     from mpidec.optim.allreduce import AllReduce
     from mpidec.optim.base import Algorithm, Step
     from mpidec.optim.choco import CHOCO
+    from mpidec.optim.dcd import DCD
+    from mpidec.optim.deepsqueeze import DeepSqueeze
+    from mpidec.optim.dgc import DGC
     from mpidec.optim.distributed import DistributedOptimizer
     from mpidec.optim.dpsgd import DPSGD
+    from mpidec.optim.ecd import ECD
+    from mpidec.optim.ef_sign_sgd import EFSignSGD
+    from mpidec.optim.local_ef_sign_sgd import LocalEFSignSGD
+    from mpidec.optim.local_sgd import LocalSGD
+    from mpidec.optim.local_sign_sgd import LocalSignSGD
+    from mpidec.optim.sign_sgd import SignSGD
+    from mpidec.optim.signum import Signum
     from mpidec.topology import Topology
-    from mpidec.world import World, init
+    from mpidec.world import World, init, run_on_threads
 
 _PLACES = {
     "Algorithm": "mpidec.optim.base",
@@ -37,15 +47,26 @@ _PLACES = {
     "CHOCO": "mpidec.optim.choco",
     "Communicator": "mpidec.communicator",
     "Compressor": "mpidec.compress.base",
+    "DCD": "mpidec.optim.dcd",
+    "DGC": "mpidec.optim.dgc",
     "DPSGD": "mpidec.optim.dpsgd",
+    "DeepSqueeze": "mpidec.optim.deepsqueeze",
     "DistributedOptimizer": "mpidec.optim.distributed",
+    "ECD": "mpidec.optim.ecd",
+    "EFSignSGD": "mpidec.optim.ef_sign_sgd",
     "FlatBuffer": "mpidec.flat",
     "Identity": "mpidec.compress.dense",
+    "LocalEFSignSGD": "mpidec.optim.local_ef_sign_sgd",
+    "LocalSGD": "mpidec.optim.local_sgd",
+    "LocalSignSGD": "mpidec.optim.local_sign_sgd",
     "Message": "mpidec.compress.message",
     "Network": "mpidec.communicator",
     "QSGD": "mpidec.compress.quantize",
+    "RandomK": "mpidec.compress.sparse",
     "Rows": "mpidec.communicator",
     "Sign": "mpidec.compress.sign",
+    "SignSGD": "mpidec.optim.sign_sgd",
+    "Signum": "mpidec.optim.signum",
     "Step": "mpidec.optim.base",
     "TopK": "mpidec.compress.sparse",
     "Topology": "mpidec.topology",
@@ -54,23 +75,35 @@ _PLACES = {
     "algorithm": "mpidec.optim",
     "compressor": "mpidec.compress",
     "init": "mpidec.world",
+    "run_on_threads": "mpidec.world",
 }
 
 __all__ = [
     "CHOCO",
+    "DCD",
+    "DGC",
     "DPSGD",
+    "ECD",
     "QSGD",
     "Algorithm",
     "AllReduce",
     "Communicator",
     "Compressor",
+    "DeepSqueeze",
     "DistributedOptimizer",
+    "EFSignSGD",
     "FlatBuffer",
     "Identity",
+    "LocalEFSignSGD",
+    "LocalSGD",
+    "LocalSignSGD",
     "Message",
     "Network",
+    "RandomK",
     "Rows",
     "Sign",
+    "SignSGD",
+    "Signum",
     "Step",
     "TopK",
     "Topology",
@@ -80,6 +113,7 @@ __all__ = [
     "algorithm",
     "compressor",
     "init",
+    "run_on_threads",
 ]
 
 

@@ -33,7 +33,7 @@ class AllReduce(Algorithm):
     tensor([-3., -3., -3., -3.])
     """
 
-    central = True
+    central = synchronous = True
 
     def __init__(self, compressor: Compressor | None = None) -> None:
         super().__init__(refuse_lossy(compressor or Identity(), "allreduce", "gradients"))

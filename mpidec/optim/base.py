@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
+from mpidec.compress.dense import Identity
+from mpidec.compress.message import Message
 from mpidec.errors import UserError
 
 
@@ -26,18 +29,37 @@ class Algorithm(nn.Module):
 
     A Module for the sake of its buffers only: state dict, strict keys and loading in place come with it. ``x``,
     ``x_prev`` and ``g`` are flat, of shape ``(d,)`` on a rank and ``(n, d)`` in a simulation; every hook works in
-    place. ``central``: the rule needs all ranks, through ``comm.sum``. ``uses_x_prev``: ``combine`` wants the
-    parameters from before the local step.
+    place.
+
+    ``central``: the rule needs all ranks, through ``comm.sum``. ``synchronous``: a central rule that sums in every
+    step, so that a parameter without a gradient on some ranks counts as zero there. ``uses_x_prev``: ``combine`` wants
+    the parameters from before the local step. ``owns_direction``: momentum and weight decay are the rule's own, and
+    the local step is plain SGD. ``needs``: what the compressor must be for the rule's analysis to hold; a rule that
+    remembers the ``entries`` it did not send wants a contraction if it is sparse, and an unbiased one if it is dense.
     """
 
     central = False
+    synchronous = False
     uses_x_prev = False
+    owns_direction = False
+    needs: Literal["anything", "contraction", "unbiased", "entries"] = "anything"
 
     def __init__(self, compressor: Compressor) -> None:
         super().__init__()
         if not isinstance(compressor, Compressor):
             raise UserError(f"an algorithm takes a compressor such as mpidec.Sign(): got {compressor!r}")
         self.compressor = compressor
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether the rule changes with the epoch."""
+        return self.compressor.counts_epochs
+
+    def sent(self, message: Message, like: Tensor) -> Tensor:
+        """What ``message`` says, as every receiver reads it, in the shape of ``like``."""
+        decoded = accumulator(like)
+        self.compressor.add_to(decoded, message)
+        return decoded
 
     @property
     def described(self) -> str:
@@ -57,6 +79,7 @@ class Algorithm(nn.Module):
     def run(self, x: Tensor, g: Tensor, comm: Communicator, step: Step, local_step: Callable[[], object]) -> None:
         """One step of training: the hooks in their order around ``local_step``, which moves ``x`` along ``g``."""
         comm.step = step.index
+        self.compressor.at(step.epoch)
         self.reduce(g, x, comm, step)
         x_prev = x.clone() if self.uses_x_prev else None
         local_step()
@@ -66,3 +89,10 @@ class Algorithm(nn.Module):
 def accumulator(like: Tensor) -> Tensor:
     """Zeros in the shape of ``like`` to add up in: 16-bit models are summed, and remembered, in float32."""
     return torch.zeros_like(like, dtype=like.dtype if like.dtype.itemsize >= 4 else torch.float32)
+
+
+def mixed_now(x: Tensor, comm: Communicator) -> Tensor:
+    """sum_j W[i, j] x_j, by one exchange of whole values: rows of W may not sum to 1, and starts may differ."""
+    mixed = accumulator(x)
+    comm.mix(Identity().encode(x), mixed)
+    return mixed

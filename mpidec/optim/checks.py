@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import torch
+
 from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
+from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
+from mpidec.optim.base import Algorithm
 from mpidec.topology import Topology
 
 
 def refuse_lossy(compressor: Compressor, rule: str, what: str) -> Compressor:
     """``compressor``, where it sends whole values; ``UserError`` for one that loses what ``rule`` never resends."""
     if not isinstance(compressor, Identity):
+        other = "local-ef-sign, which remembers it" if rule == "local" else "choco, which works with any"
         raise UserError(
             f"{rule} sends its {what} once and keeps no memory of what {compressor!r} leaves out: "
-            "use the compressor identity, fp16 or bf16, or the algorithm choco, which works with any"
+            f"use the compressor identity, fp16 or bf16, or the algorithm {other}"
+        )
+    return compressor
+
+
+def refuse_forgotten(compressor: Compressor, rule: str) -> Compressor:
+    """``compressor``; ``UserError`` for signs under a ``rule`` that remembers entries, but not errors of values."""
+    if isinstance(compressor, Sign):
+        raise UserError(
+            f"{rule} remembers the entries that it did not send, and {compressor!r} sends all of them wrongly: "
+            "use the compressor top-k, random-k or an unbiased qsgd, or the algorithm ef-sign"
         )
     return compressor
 
@@ -23,5 +38,38 @@ def refuse_changing(topology: Topology, rule: str) -> None:
     if topology.period > 1:
         raise UserError(
             f"{rule} keeps a weighted sum of its neighbours' public copies, which is void once the weights change: "
-            f"{topology.name} changes them with period {topology.period}, use a static topology"
+            f"{topology.name} changes them with period {topology.period}, use a static topology, or the algorithm "
+            "dpsgd or deepsqueeze"
         )
+
+
+def refuse_gamma(gamma: float) -> float:
+    """``gamma``; ``UserError`` where it is no consensus step size."""
+    if not 0 < gamma <= 1:
+        raise UserError(f"gamma, the consensus step size, lies above 0 and is at most 1: got {gamma}")
+    return gamma
+
+
+def refuse_second_direction(local: torch.optim.Optimizer, algorithm: Algorithm) -> None:
+    """Raise ``UserError`` for a ``local`` optimizer with a direction of its own, under a rule that owns it."""
+    for name in ("momentum", "weight_decay", "betas"):
+        given = next((group[name] for group in local.param_groups if group.get(name)), None)
+        if algorithm.owns_direction and given is not None:
+            rule = type(algorithm).__name__
+            raise UserError(
+                f"{rule} compresses the direction of the step, so momentum and weight decay are its own: the local "
+                f"{type(local).__name__} has {name}={given}; wrap a torch.optim.SGD without, and give them to {rule}"
+            )
+
+
+def unwise(algorithm: Algorithm) -> str:
+    """Why this compressor, bound to its segments, may let the algorithm diverge, in one sentence; empty if it fits."""
+    rule, C = type(algorithm).__name__, algorithm.compressor
+    needs = algorithm.needs
+    if needs == "entries":
+        needs = "contraction" if C.sparse else "unbiased"
+    if needs == "unbiased" and not C.is_unbiased:
+        return f"{rule} is analysed for unbiased compressors, and {C!r} is biased: the average of the models may drift"
+    if needs == "contraction" and not C.is_contraction:
+        return f"{rule} is analysed for contractions, and {C!r} can lengthen what it compresses: it may diverge"
+    return ""

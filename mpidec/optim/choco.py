@@ -8,8 +8,8 @@ from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
-from mpidec.optim.base import Algorithm, Step, accumulator
-from mpidec.optim.checks import refuse_changing
+from mpidec.optim.base import Algorithm, Step, accumulator, mixed_now
+from mpidec.optim.checks import refuse_changing, refuse_gamma
 
 
 class CHOCO(Algorithm):
@@ -27,13 +27,16 @@ class CHOCO(Algorithm):
 
     State: ``x_hat``, the own public copy, and ``mixed`` = sum_j W[i, j] x_hat_j, both of the shape and unit of x, in
     float32 at least, zero at the start. Bytes a step: those of one message for each neighbour. The mean of x over the
-    ranks moves as under the local steps alone, for doubly stochastic W and every compressor.
+    ranks moves as under the local steps alone, for doubly stochastic W and every compressor. Refuses weights that
+    change over time.
 
     Args:
         compressor: any contraction; ``Sign()`` where none is given. The analysis does not cover
             ``QSGD(bits, contraction=False)``, which diverges at few bits.
         gamma: consensus step size in (0, 1]; the coarser the compressor and the sparser the graph, the smaller. 1 with
             ``Identity`` is D-PSGD combine-then-adapt. Raises ``UserError`` outside the range.
+        resync: steps after which ``mixed`` is formed anew of whole copies, 4 d bytes for each neighbour; 0: never. In
+            float32 it drifts by about 5e-5 in 10,000 steps. Raises ``UserError`` for a negative number.
 
     >>> import torch; from mpidec import Rows, Step, Topology
     >>> x, rule, comm = torch.tensor([[0.0], [3.0], [6.0], [3.0]]), CHOCO(gamma=0.5), Rows(Topology.named("ring", 4))
@@ -44,14 +47,15 @@ class CHOCO(Algorithm):
     [3.0, 3.0, 3.0, 3.0]
     """
 
+    needs = "contraction"
     x_hat: Tensor
     mixed: Tensor
 
-    def __init__(self, compressor: Compressor | None = None, gamma: float = 0.3) -> None:
+    def __init__(self, compressor: Compressor | None = None, gamma: float = 0.3, resync: int = 0) -> None:
         super().__init__(compressor or Sign())
-        if not 0 < gamma <= 1:
-            raise UserError(f"gamma, the consensus step size, lies above 0 and is at most 1: got {gamma}")
-        self.gamma = gamma
+        if resync < 0:
+            raise UserError(f"resync is a number of steps, 0 for never: got {resync}")
+        self.gamma, self.resync = refuse_gamma(gamma), resync
 
     def start(self, x: Tensor, comm: Communicator) -> None:
         refuse_changing(comm.topology, "choco")
@@ -63,3 +67,5 @@ class CHOCO(Algorithm):
         q = self.compressor.encode(x - self.x_hat)
         self.compressor.add_to(self.x_hat, q)
         comm.mix(q, self.mixed)
+        if self.resync and step.index % self.resync == 0:
+            self.mixed.copy_(mixed_now(self.x_hat, comm))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from mpidec.errors import NonFiniteError, UserError
 from mpidec.flat import FlatBuffer
 from mpidec.optim.agreement import broadcast_model, refuse_different_models, refuse_different_rules
 from mpidec.optim.base import Algorithm, Step
+from mpidec.optim.checks import refuse_second_direction, unwise
 from mpidec.topology import Topology
 from mpidec.world import init
 
@@ -30,12 +32,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
         model: the model that this rank trains.
         algorithm: the rule, with its compressor.
         topology: a graph over all ranks or the name of its family, or a ``Network`` with one's own transport; a ring
-        (for a central rule the
-            complete graph) where none is given.
+            (for a central rule the complete graph) where none is given.
         seed: of the compressor's random draws; a ``Network`` brings its own.
-        steps_per_epoch: what epochs are counted in; without it every step is in epoch 0.
+        steps_per_epoch: what epochs are counted in, for rules and compressors that change with them.
 
-    Raises ``UserError`` for a model that cannot be flattened, or that differs among the ranks.
+    Raises ``UserError`` for a model that cannot be flattened, or that differs among the ranks; for a ``local``
+    optimizer with momentum or weight decay under a rule that owns them; and where epochs are needed and not counted.
+    Warns, on rank 0, of a compressor that the algorithm is not analysed for.
 
     ``seconds`` adds up the time of ``local_step``, of the ``algorithm`` (with encoding), and of the ``exchange``
     itself.
@@ -63,6 +66,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
         if algorithm.compressor.bound:
             raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
+        if algorithm.counts_epochs and not steps_per_epoch:
+            raise UserError(
+                f"{type(algorithm).__name__} with {algorithm.compressor!r} changes with the epoch: give steps_per_epoch"
+            )
+        refuse_second_direction(local, algorithm)
         self.local, self.algorithm, self.steps_per_epoch = local, algorithm, steps_per_epoch
         # What unpickling calls: it lays the tables of hooks, and makes no param groups of its own.
         self.__setstate__({"defaults": local.defaults})
@@ -75,6 +83,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.steps = 0
         self.seconds = {"local_step": 0.0, "algorithm": 0.0, "exchange": 0.0}
         algorithm.compressor.bind(self.flat.sizes, self.comm.noise)
+        if self.comm.rank == 0 and (reason := unwise(algorithm)):
+            warnings.warn(reason, stacklevel=2)
         with torch.no_grad():
             algorithm.start(self.flat.data, self.comm)
 
@@ -104,7 +114,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         overflowed = self._unscale()
         if not overflowed:
             self._refuse_non_finite()
-        if self.algorithm.central:
+        if self.algorithm.synchronous:
             used, overflowed = self._agree(used, overflowed)
         self.flat.bind_grad(used)
         self.steps += 1

@@ -16,10 +16,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from mpidec import CHOCO, DPSGD, QSGD, Algorithm, AllReduce, Compressor, Identity, Sign, TopK, Topology
+from mpidec import QSGD, Algorithm, Compressor, Identity, Sign, Signum, TopK, Topology, algorithm
+from mpidec.optim import ALGORITHMS
 
 FOLDER = Path(os.environ.get("MPIDEC_GOLDEN", Path(__file__).parents[1] / "golden"))
 TOLERANCE = 1e-10
+NAMES = {
+    "parallel_choco_v": "choco",
+    "dcd_psgd": "dcd",
+    "ecd_psgd": "ecd",
+    "deep_squeeze": "deepsqueeze",
+    "dgc": "dgc",
+    "sign_sgd": "sign",
+    "ef_sign_sgd": "ef-sign",
+    "local_sgd": "local",
+    "local_sign_sgd": "local-sign",
+    "local_ef_sign_sgd": "local-ef-sign",
+    "local_ef_sgd": "local-ef-sign",
+}
+OWN_DIRECTION = [name for name, entry in ALGORITHMS.items() if entry.owns_direction]
 
 
 @dataclass(frozen=True)
@@ -59,41 +74,66 @@ class Golden:
         rows = torch.tensor(self.record["initial_params"], dtype=torch.float64)
         return rows.expand(self.size, -1).clone()
 
+    @property
+    def bit_equal(self) -> bool:
+        """Whether every sum runs in rank order, on all backends: what an all-reduce does not promise."""
+        return self.gossip and not self.record["algorithm"].startswith("local")
+
     def algorithm(self) -> Algorithm:
-        """The rule as it was recorded; skips the test where there is none yet."""
+        """The rule as it was recorded."""
         name = self.record["algorithm"]
         if name == "sgd":
-            rule: Algorithm = DPSGD() if self.gossip else AllReduce()
-        elif name == "parallel_choco_v":
-            rule = CHOCO(self.compressor(), gamma=self.hyper["consensus_stepsize"])
-        else:
-            pytest.skip(f"{name} does not exist yet")
-        return rule
+            return algorithm("dpsgd" if self.gossip else "allreduce")
+        return algorithm(NAMES[name], **self._options(name))
+
+    def _options(self, name: str) -> dict[str, Any]:
+        hyper, options = self.hyper, {}
+        if name.startswith("local"):
+            options = {"period": hyper["local_step"], "start_epoch": hyper["turn_on_local_step_from"]}
+        elif name != "sign_sgd":
+            options = {"compressor": self.compressor()}
+        if "consensus_stepsize" in hyper:
+            options["gamma"] = hyper["consensus_stepsize"]
+        if name == "local_ef_sgd":
+            options["direction"] = "int8" if "8 bit" in self.record["direction_exchange"] else "signum"
+        if name == "sign_sgd":
+            options["vote"] = "majority" if hyper["majority_vote"] else "mean"
+        if name == "dgc":
+            options |= {"mask_momentum": hyper["mask_momentum"], "clip": hyper["clip_grad_val"]}
+            if not hyper["clip_grad"]:
+                options["clip"] = None
+        if NAMES[name] in OWN_DIRECTION:
+            options |= {key: hyper[key] for key in ("momentum", "nesterov", "weight_decay")}
+        return options
 
     def compressor(self) -> Compressor:
         """The compressor as it was recorded."""
-        recorded = self.record["compressor"]
+        recorded, hyper = self.record["compressor"], self.hyper
         kind = recorded["comm_op"]
         if kind == "sign":
             return Sign()
         if kind == "compress_top_k":
-            compressor = TopK(1 - recorded["ratio"])
-            assert list(compressor.plan(self.sizes).kept) == recorded["k_per_tensor"]
+            dropped = [float(value) for value in hyper.get("compress_warmup_values", "").split(",") if value]
+            warmup = {"warmup_epochs": hyper["compress_warmup_epochs"]} if dropped else {}
+            compressor = TopK(1 - recorded["ratio"], **warmup, warmup_ratios=[1 - value for value in dropped])
+            compressor.at(float("inf"))
+            assert list(compressor.kept(self.sizes)) == recorded["k_per_tensor"]
             return compressor
-        if kind == "quantize_qsgd" and recorded["quantize_level"] == 32:
+        if recorded["quantize_level"] == 32:
             return Identity()
-        if kind == "quantize_qsgd":
-            return QSGD(recorded["quantize_level"], contraction=recorded["is_biased"])
-        pytest.skip(f"the compressor {kind} does not exist yet")
+        return QSGD(recorded["quantize_level"], contraction=recorded["is_biased"])
 
     def noise(self, like: Tensor) -> Tensor:
         """The fixed draw of the recording."""
         return torch.full_like(like, self.record["compressor"]["uniform_draw"])
 
-    def local(self, parameters: list[Tensor]) -> torch.optim.SGD:
-        """The recorded local step."""
-        names = ("lr", "momentum", "nesterov", "dampening", "weight_decay")
-        return torch.optim.SGD(parameters, **{name: self.hyper[name] for name in names})
+    def local(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        """The recorded local step; plain where the rule owns the direction."""
+        name = NAMES.get(self.record["algorithm"])
+        kept = ("lr",) if name in OWN_DIRECTION else ("lr", "momentum", "nesterov", "weight_decay")
+        kind = Signum if name == "local-sign" else torch.optim.SGD
+        assert not self.hyper["dampening"], "no rule here has any"
+        return kind(parameters, **{key: self.hyper[key] for key in kept})
 
     def gradient(self, rank: int, step: int, theta: Tensor) -> Tensor:
         """The gradient of ``rank`` in ``step`` (from 1) at its flat parameters ``theta``, shape ``(d,)``."""
