@@ -33,7 +33,8 @@ def distinct(key: Tensor, number: int, count: int, size: int) -> Tensor:
     """
     key = _mix(_mix(key) + number)
     if size <= SMALL:
-        return _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN).argsort(-1)[..., :count]
+        order: Tensor = _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN).argsort(-1)
+        return order[..., :count]
     half = -(-(size - 1).bit_length() // 2)
     index = _permuted(torch.arange(count, device=key.device).expand(*key.shape[:-1], count), key, half)
     while (outside := index >= size).any():

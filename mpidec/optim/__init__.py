@@ -21,7 +21,7 @@ VOTES = ("majority", "mean")  # of sign
 RESIDUALS = ("parameters", "direction")  # of ef-sign
 PRODUCTS = ("separate", "exact")  # of local-sign and local-ef-sign
 DIRECTIONS = ("signum", "int8")  # of local-ef-sign
-CHOICES = {"order": ORDERS, "vote": VOTES, "residual": RESIDUALS, "product": PRODUCTS, "direction": DIRECTIONS}
+CHOICES: dict[str, tuple[str, ...]] = {"order": ORDERS, "vote": VOTES, "residual": RESIDUALS, "product": PRODUCTS, "direction": DIRECTIONS}
 
 
 class Entry(NamedTuple):
@@ -87,6 +87,11 @@ ALGORITHMS = {
     "ecd": Entry("mpidec.optim.ecd:ECD", _every("qsgd"), {}, needs="unbiased"),
     "deepsqueeze": Entry("mpidec.optim.deepsqueeze:DeepSqueeze", _every("sign"), {"gamma": 0.3}, needs="contraction"),
 }
+
+
+def wants_contraction(needs: str, sparse: bool) -> bool:
+    """Whether a rule with these ``needs`` is analysed for the contraction, not the unbiased form of a compressor."""
+    return needs in ("anything", "contraction") or (needs == "entries" and sparse)
 
 
 def known() -> list[str]:

@@ -8,6 +8,7 @@ from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
 from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
+from mpidec.optim import wants_contraction
 from mpidec.optim.base import Algorithm
 from mpidec.topology import Topology
 
@@ -65,11 +66,11 @@ def refuse_second_direction(local: torch.optim.Optimizer, algorithm: Algorithm) 
 def unwise(algorithm: Algorithm) -> str:
     """Why this compressor, bound to its segments, may let the algorithm diverge, in one sentence; empty if it fits."""
     rule, C = type(algorithm).__name__, algorithm.compressor
-    needs = algorithm.needs
-    if needs == "entries":
-        needs = "contraction" if C.sparse else "unbiased"
-    if needs == "unbiased" and not C.is_unbiased:
+    if algorithm.needs == "anything":
+        return ""
+    contraction = wants_contraction(algorithm.needs, C.sparse)
+    if not contraction and not C.is_unbiased:
         return f"{rule} is analysed for unbiased compressors, and {C!r} is biased: the average of the models may drift"
-    if needs == "contraction" and not C.is_contraction:
+    if contraction and not C.is_contraction:
         return f"{rule} is analysed for contractions, and {C!r} can lengthen what it compresses: it may diverge"
     return ""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
-from mpidec import CHOCO, DPSGD, AllReduce, DistributedOptimizer, TopK, Topology, UserError, World
+from mpidec import CHOCO, DPSGD, DistributedOptimizer, TopK, Topology, UserError, World
 from mpidec.optim.agreement import digest
 from support.problems import batch, loss_of, net
-from support.ranked import RULES, sgd, train, wrap
+from support.table import LOCALS, TABLE
+from support.training import sgd, train, wrap_row
 
 pytestmark = pytest.mark.mpi
 
 
 @pytest.mark.parametrize("collectives", ["mpi", "horovod"])
-def test_allreduce_equals_large_batch_sgd_in_one_process(world: World, collectives: str) -> None:
+@pytest.mark.parametrize("name", ["allreduce", "local"])
+def test_large_batch_sgd_in_one_process(world: World, name: str, collectives: str) -> None:
     if collectives == "horovod":
         pytest.importorskip("horovod.torch", reason="Horovod is not installed")
     model, plain = net().double(), net().double()
-    optimizer, reference = wrap(world, model, AllReduce, collectives), sgd(plain)
+    every_step = {"period": 1} if name == "local" else {}
+    optimizer = wrap_row(world, model, TABLE[name], collectives=collectives, **every_step)
+    reference = LOCALS["nesterov"](plain.parameters())
     for step in range(1, 21):
         optimizer.zero_grad()
         loss_of(model, world.rank, step).backward()
@@ -32,32 +34,6 @@ def test_allreduce_equals_large_batch_sgd_in_one_process(world: World, collectiv
         reference.step()
     for p, q in zip(model.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_the_mean_moves_as_under_local_steps_alone(world: World, rule: str) -> None:
-    """One step from equal starts: gossip and means keep the mean over the ranks of the local steps."""
-    model, plain = net().double(), net().double()
-    train(world, model, wrap(world, model, RULES[rule]), 1)
-    train(world, plain, sgd(plain), 1)
-    for p, q in zip(model.parameters(), plain.parameters(), strict=True):
-        ours, theirs = p.detach().clone(), q.detach().clone()
-        world.transport.all_reduce(ours)
-        world.transport.all_reduce(theirs)
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-3 if rule == "bf16" else 1e-12)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_two_runs_are_bit_identical_and_central_replicas_equal(world: World, rule: str) -> None:
-    digests = []
-    for _ in range(2):
-        model = net()
-        optimizer = wrap(world, model, RULES[rule], "auto")
-        train(world, model, optimizer, 10)
-        digests.append(digest(optimizer.flat.data))
-    assert digests[0] == digests[1]
-    if optimizer.algorithm.central:
-        assert len(set(world.transport.all_gather_objects(digests[0]))) == 1
 
 
 @pytest.mark.mpi(min_size=2)
@@ -92,22 +68,6 @@ def test_frozen_parameters_start_from_rank_0_too(world: World) -> None:
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("rule", ["choco", "choco-top-k", "allreduce"])
-def test_a_resumed_run_ends_on_the_same_bits(world: World, rule: str) -> None:
-    model = net()
-    optimizer = wrap(world, model, RULES[rule])
-    train(world, model, optimizer, 5)
-    saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    train(world, model, optimizer, 5)
-    again = net(seed=7)
-    resumed = wrap(world, again, RULES[rule])
-    again.load_state_dict(saved[0])
-    resumed.load_state_dict(saved[1])
-    train(world, again, resumed, 5)
-    assert torch.equal(resumed.flat.data, optimizer.flat.data)
-
-
-@pytest.mark.mpi(min_size=2)
 def test_a_rule_on_gradients_need_not_be_central(world: World) -> None:
     class Still(DPSGD):
         def reduce(self, g, x, comm, step) -> None:
@@ -116,7 +76,7 @@ def test_a_rule_on_gradients_need_not_be_central(world: World) -> None:
     model = net()
     optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model, Still())
     before = optimizer.flat.data.clone()
-    train(world, model, optimizer, 2)
+    train(world.rank, model, optimizer, 1, 2)
     torch.testing.assert_close(optimizer.flat.data, before)
 
 

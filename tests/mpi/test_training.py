@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from mpidec import CHOCO, DPSGD, AllReduce, DistributedOptimizer, World
+from mpidec import DPSGD, AllReduce, DistributedOptimizer, World
 from mpidec.optim.agreement import digest
 from support.problems import loss_of, net
-from support.ranked import RULES, sgd, train, wrap
+from support.table import TABLE
+from support.training import sgd, train, wrap_row
 
 pytestmark = pytest.mark.mpi
 
@@ -56,10 +57,10 @@ def test_frozen_and_tied_parameters_cost_what_they_should(world: World) -> None:
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("rule", [CHOCO, AllReduce])
-def test_an_overflow_on_one_rank_never_skips_a_round(world: World, rule) -> None:
+@pytest.mark.parametrize("rule", ["choco", "allreduce", "ef-sign", "dgc", "local"])
+def test_an_overflow_on_one_rank_never_skips_a_round(world: World, rule: str) -> None:
     model = net()
-    optimizer = wrap(world, model, rule)
+    optimizer = wrap_row(world, model, TABLE[rule])
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     for step in (1, 2, 3):
         optimizer.zero_grad()
@@ -70,15 +71,17 @@ def test_an_overflow_on_one_rank_never_skips_a_round(world: World, rule) -> None
         scaler.update()
     assert optimizer.steps == 3
     assert torch.isfinite(optimizer.flat.data).all()
-    if optimizer.algorithm.central:
+    if optimizer.algorithm.synchronous:
         assert len(set(world.transport.all_gather_objects(digest(optimizer.flat.data)))) == 1
 
 
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("rule", ["choco", "allreduce"])
+@pytest.mark.parametrize(
+    "rule", ["choco", "allreduce", "dcd", "ecd", "deepsqueeze", "dgc", "ef-sign", "local", "local-ef-sign"]
+)
 def test_bf16_models_train(world: World, rule: str) -> None:
     model = net().bfloat16()
-    optimizer = wrap(world, model, RULES[rule])
+    optimizer = wrap_row(world, model, TABLE[rule])
     losses = []
     for _ in range(20):
         optimizer.zero_grad()
@@ -92,11 +95,11 @@ def test_bf16_models_train(world: World, rule: str) -> None:
 @pytest.mark.mpi(min_size=2)
 def test_memory_and_buffers_stay_flat(world: World) -> None:
     model = net()
-    optimizer = wrap(world, model, CHOCO)
-    train(world, model, optimizer, 20)
+    optimizer = wrap_row(world, model, TABLE["choco"])
+    train(world.rank, model, optimizer, 1, 20)
     buffers = sum(map(len, world.transport._free.values()))
     started = resident()
-    train(world, model, optimizer, 300)
+    train(world.rank, model, optimizer, 21, 320)
     assert sum(map(len, world.transport._free.values())) == buffers
     assert resident() - started < 8_000_000
 
@@ -107,7 +110,7 @@ def test_uneven_speed_changes_nothing(world: World) -> None:
     digests = []
     for pause in (False, True):
         model = net()
-        optimizer = wrap(world, model, CHOCO)
+        optimizer = wrap_row(world, model, TABLE["choco"])
         for step in range(1, 31):
             if pause and (step + world.rank) % 7 == 0:
                 time.sleep(0.01)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mpidec import QSGD, Sign, TopK, UserError
 from mpidec.compress.bits import _pack_on_device, _unpack_on_device, pack, packed_bytes, unpack
+from mpidec.compress.int8 import Int8
 from mpidec.compress.places import Plan
 from support.codecs import bound, decode
 from support.golden import FOLDER, read
@@ -167,3 +168,10 @@ class TestQSGD:
     def test_bad_bits(self, bits: int) -> None:
         with pytest.raises(UserError, match="1 to 8 bits"):
             QSGD(bits)
+
+
+def test_golden_eight_bit_direction() -> None:
+    if UNIT is None:
+        pytest.skip("no unit vectors in this folder")
+    x, C = torch.tensor(UNIT["x"], dtype=torch.float64), Int8()
+    assert decode(C, C.encode(x), x).tolist() == UNIT["exchange8"]["values"]
