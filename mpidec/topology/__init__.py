@@ -3,7 +3,7 @@
 ``python -m mpidec.topology ring 16`` shows a graph, its weights and how fast it mixes.
 """
 
-from mpidec.topology.families import FAMILIES
+from mpidec.topology.families import FAMILIES, known
 from mpidec.topology.mixing import Topology
 
-__all__ = ["FAMILIES", "Topology"]
+__all__ = ["FAMILIES", "Topology", "known"]

@@ -1,11 +1,9 @@
-"""Graphs and mixing weights: who listens to whom, and with which weight.
-
-The weights of every undirected graph are Metropolis-Hastings weights, computed here and nowhere else, so that each
-mixing matrix is symmetric and doubly stochastic by construction.
-"""
+"""Graphs and mixing weights: who listens to whom, and with which weight, in which step."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mpidec.errors import UserError
+from mpidec.topology.weights import Row, mean, metropolis_hastings, refuse_disconnected
 
 if TYPE_CHECKING:
     import networkx
 
 Matrix = npt.NDArray[np.float64]
-Edges = set[tuple[int, int]]
+
+ROUNDING = 1e-12  # of sums of weights and of eigenvalues
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,20 +30,38 @@ class Topology:
 
     ``rows[i]`` holds the pairs ``(j, W[i, j])`` of rank ``i`` with non-zero weight, by ascending ``j``, itself
     included.
+
+    A time-varying topology has ``phases``, the static graphs of one period in turn, and ``at(step)`` is the one that
+    a step mixes with. What the whole then tells is what can be relied upon in any step, or over a period:
+
+    - ``rows``, ``weights``, ``matrix``: the mean over a period; so ``neighbors`` and ``listeners`` are all that a
+      rank ever has, the connections that a job needs;
+    - ``symmetric``, ``doubly_stochastic``: whether every phase is;
+    - ``spectral_gap``: per step, from the product of the matrices of a period;
+    - ``beta``: the largest of all phases.
     """
 
     name: str
-    rows: tuple[tuple[tuple[int, float], ...], ...]
-    period: int = 1
+    rows: tuple[Row, ...]
+    phases: tuple[Topology, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of ranks."""
         return len(self.rows)
 
+    @property
+    def period(self) -> int:
+        """Number of steps after which the graphs repeat; 1 for a static graph."""
+        return len(self._graphs)
+
     def at(self, step: int) -> Topology:
-        """The graph of step ``step`` (from 1); the same one at every step while ``period`` is 1."""
-        return self
+        """The static graph of step ``step``, counted from 1 (0 is the last of a period); a static one's is itself."""
+        return self._graphs[(step - 1) % self.period]
+
+    @property
+    def _graphs(self) -> tuple[Topology, ...]:
+        return self.phases or (self,)
 
     def weights(self, rank: int) -> dict[int, float]:
         """``{j: W[rank, j]}`` over the ranks that ``rank`` mixes, itself included, by ascending rank."""
@@ -66,6 +84,11 @@ class Topology:
         return listeners
 
     @cached_property
+    def digest(self) -> str:
+        """Eight hexadecimal digits, equal where the weights are equal to the last bit in every phase; for comparing."""
+        return hashlib.sha256(repr([graph.rows for graph in self._graphs]).encode()).hexdigest()[:8]
+
+    @cached_property
     def matrix(self) -> Matrix:
         """``W``, shape ``(size, size)``, float64, read-only."""
         W = np.zeros((self.size, self.size))
@@ -77,34 +100,45 @@ class Topology:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether ``W`` equals its transpose to 1e-12."""
-        return bool(np.allclose(self.matrix, self.matrix.T, rtol=0, atol=1e-12))
+        """Whether ``W`` equals its transpose to 1e-12, in every phase."""
+        return all(np.allclose(graph.matrix, graph.matrix.T, rtol=0, atol=ROUNDING) for graph in self._graphs)
 
     @cached_property
     def doubly_stochastic(self) -> bool:
-        """Whether ``W`` is non-negative and its rows and columns sum to 1, to 1e-12."""
-        sums = np.concatenate([self.matrix.sum(axis=0), self.matrix.sum(axis=1)])
-        return bool(self.matrix.min() >= 0 and np.abs(sums - 1).max() <= 1e-12)
+        """Whether ``W`` is non-negative and its rows and columns sum to 1, to 1e-12, in every phase."""
+        for W in (graph.matrix for graph in self._graphs):
+            sums = np.concatenate([W.sum(axis=0), W.sum(axis=1)])
+            if W.min() < 0 or np.abs(sums - 1).max() > ROUNDING:
+                return False
+        return True
 
     @cached_property
     def spectral_gap(self) -> float:
-        """``1 - max(|lambda_2|, .., |lambda_n|)``: the share of disagreement that one exact mixing step removes."""
+        """``1 - max(|lambda_2|, .., |lambda_n|)``: the share of disagreement that one exact mixing step removes.
+
+        Of a time-varying topology ``1 - |lambda_2| ** (1 / period)``, where lambda are the eigenvalues of the product
+        ``W_period .. W_1``: the share per step, in the long run; 1 where a period ends in exact consensus.
+        """
         if self.size == 1:
             return 1.0
-        eigenvalues = np.linalg.eigvalsh(self.matrix) if self.symmetric else np.linalg.eigvals(self.matrix)
-        moduli = np.sort(np.abs(eigenvalues))
-        return float(min(1.0, max(0.0, 1.0 - moduli[-2])))
+        product = functools.reduce(lambda earlier, later: later @ earlier, (graph.matrix for graph in self._graphs))
+        symmetric = self.period == 1 and self.symmetric  # products of symmetric matrices seldom are
+        eigenvalues = np.linalg.eigvalsh(product) if symmetric else np.linalg.eigvals(product)
+        second = float(np.sort(np.abs(eigenvalues))[-2])
+        # A root would blow the rounding of a zero up: 1e-16 ** (1 / 6) is 0.002.
+        second = 0.0 if second < ROUNDING else min(1.0, second)
+        return 1.0 - math.pow(second, 1 / self.period)
 
     @cached_property
     def beta(self) -> float:
         """``||I - W||_2``, which bounds the consensus step size of CHOCO-SGD (arXiv 1902.00340)."""
-        return float(np.linalg.norm(np.eye(self.size) - self.matrix, ord=2))
+        return max(float(np.linalg.norm(np.eye(self.size) - graph.matrix, ord=2)) for graph in self._graphs)
 
     @classmethod
     def named(cls, name: str, size: int) -> Topology:
-        """The graph of family ``name`` (see ``FAMILIES``) over ``size`` ranks.
+        """The topology of family ``name`` (see ``FAMILIES``) over ``size`` ranks.
 
-        Raises ``UserError`` for an unknown family and for ``size < 1``.
+        Raises ``UserError`` for an unknown family, for ``size < 1`` and for a size that the family does not have.
 
         >>> Topology.named("ring", 4).neighbors(0)
         [1, 3]
@@ -114,10 +148,11 @@ class Topology:
         return named(name, size)
 
     @classmethod
-    def from_graph(cls, graph: networkx.Graph[Any], name: str = "graph") -> Topology:
+    def from_graph(cls, graph: networkx.Graph[Any], check: bool = True, name: str = "graph") -> Topology:
         """Metropolis-Hastings weights on an undirected networkx graph whose nodes are ``0 .. n-1``.
 
-        Raises ``UserError`` for a directed or disconnected graph and for other node names.
+        Raises ``UserError`` for a directed graph, for other node names and, unless ``check`` is off, for a graph
+        that falls apart, as a phase of a ``cycle`` may.
         """
         size = graph.number_of_nodes()
         if graph.is_directed():
@@ -126,7 +161,10 @@ class Topology:
             raise UserError(
                 f"the nodes of a graph must be the ranks 0 .. n-1, at least one: got {list(graph.nodes)[:5]}"
             )
-        return metropolis_hastings(name, size, {(int(a), int(b)) for a, b in graph.edges})
+        topology = cls(name, metropolis_hastings(size, graph.edges()))
+        if check:
+            refuse_disconnected(name, topology.rows)
+        return topology
 
     @classmethod
     def from_matrix(cls, W: npt.ArrayLike, check: bool = True, name: str = "matrix") -> Topology:
@@ -146,41 +184,50 @@ class Topology:
             for rank, row in enumerate(matrix)
         )
         topology = cls(name, rows)
-        if check and not topology.doubly_stochastic:
-            raise UserError(
-                "a mixing matrix must be doubly stochastic (no entry below 0, rows and columns summing to 1): "
-                f"row sums miss 1 by up to {np.abs(matrix.sum(1) - 1).max():.2g}, column sums by up to "
-                f"{np.abs(matrix.sum(0) - 1).max():.2g} (1e-12 is allowed: use float64), the smallest entry is "
-                f"{matrix.min():.6g}; check=False takes it as it is"
-            )
         if check:
-            _refuse_disconnected(name, [topology.neighbors(rank) for rank in range(topology.size)])
+            topology._refuse_unfit()
         return topology
 
+    @classmethod
+    def cycle(cls, graphs: Iterable[Topology], check: bool = True, name: str = "cycle") -> Topology:
+        """A time-varying topology: step 1 mixes with the first of ``graphs``, and after the last comes the first again.
 
-def metropolis_hastings(name: str, size: int, edges: Edges) -> Topology:
-    """``W[i, j] = 1 / (1 + max(degree_i, degree_j))`` on the edges, the rest of each row on the diagonal."""
-    neighbors: list[set[int]] = [set() for _ in range(size)]
-    for a, b in edges:
-        if a != b:
-            neighbors[a].add(b)
-            neighbors[b].add(a)
-    _refuse_disconnected(name, neighbors)
-    rows = []
-    for rank in range(size):
-        row = {peer: 1 / (1 + max(len(neighbors[rank]), len(neighbors[peer]))) for peer in neighbors[rank]}
-        row[rank] = 1 - math.fsum(row.values())
-        rows.append(tuple(sorted(row.items())))
-    return Topology(name, tuple(rows))
+        The graphs are static and of one size; a single one stays static. Each may fall apart (made with
+        ``check=False``), as long as all of them together connect the ranks.
 
+        Raises ``UserError`` for no graphs, graphs of different sizes, graphs that vary themselves and, unless ``check``
+        is off, where one is not doubly stochastic or all together fall apart.
 
-def _refuse_disconnected(name: str, neighbors: Iterable[Iterable[int]]) -> None:
-    listed = [list(peers) for peers in neighbors]
-    reached, frontier = {0}, [0]
-    while frontier:
-        new = [peer for rank in frontier for peer in listed[rank] if peer not in reached]
-        reached.update(new)
-        frontier = new
-    if len(reached) < len(listed):
-        lost = min(set(range(len(listed))) - reached)
-        raise UserError(f"topology {name!r} is not connected: no path leads from rank 0 to rank {lost}")
+        >>> swap = [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], [[1, 0, 0], [0, 0.5, 0.5], [0, 0.5, 0.5]]
+        >>> graph = Topology.cycle(Topology.from_matrix(W, check=False) for W in swap)
+        >>> graph.period, graph.at(1).neighbors(1), graph.at(2).neighbors(1), graph.neighbors(1)
+        (2, [0], [2], [0, 2])
+        """
+        phases = tuple(graphs)
+        if not phases:
+            raise UserError("a cycle needs at least one topology: got none")
+        if len(sizes := sorted({phase.size for phase in phases})) > 1:
+            raise UserError(f"the topologies of a cycle must be of one size: got {' and '.join(map(str, sizes))} ranks")
+        for phase in phases:
+            if phase.phases:
+                raise UserError(
+                    f"the topologies of a cycle must be static: {phase.name!r} has the period {phase.period}, "
+                    f"give its graphs at(1) .. at({phase.period}) one by one"
+                )
+        rows = mean([phase.rows for phase in phases])
+        topology = cls(name, rows, phases) if len(phases) > 1 else cls(name, phases[0].rows)
+        if check:
+            topology._refuse_unfit()
+        return topology
+
+    def _refuse_unfit(self) -> None:
+        for graph in self._graphs:
+            if not graph.doubly_stochastic:
+                W = graph.matrix
+                raise UserError(
+                    "a mixing matrix must be doubly stochastic (no entry below 0, rows and columns summing to 1): "
+                    f"row sums of {graph.name!r} miss 1 by up to {np.abs(W.sum(1) - 1).max():.2g}, column sums by up "
+                    f"to {np.abs(W.sum(0) - 1).max():.2g} (1e-12 is allowed: use float64), the smallest entry is "
+                    f"{W.min():.6g}; check=False takes it as it is"
+                )
+        refuse_disconnected(self.name, self.rows)
