@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from types import TracebackType
 from typing import NoReturn, TypeVar
@@ -56,6 +57,7 @@ def fail(sentence: str) -> NoReturn:
 def run(main: Callable[[], None]) -> None:
     """``main()``, with a sentence in place of the traceback where the mistake is the user's."""
     sys.excepthook = _excepthook
+    warnings.formatwarning = lambda message, *place: f"warning: {message}\n"
     main()
 
 
@@ -89,7 +91,10 @@ def _sentence(complaint: str) -> str:
         else:
             parts[-1].append(line)
     parts = [part for part in parts if part] or [[plain.strip()]]
-    fault = re.sub(r"^Error parsing [A-Z]\w*: ", "", " ".join(parts[0])).rstrip(".")
+    fault = re.sub(r"^Error parsing ([A-Z]\w*: )?", "", " ".join(parts[0])).rstrip(".")
+    fault = re.sub(
+        r": no type matching \{None\}\|(\S+) could be instantiated from \[(.*)\]$", r" takes \1: got \2", fault
+    )
     hints = [part for part in parts if part[0].startswith(("Perhaps you meant", "Arguments similar"))]
     meant = [line.split()[0].rstrip(",") for part in hints for line in part if line.startswith("--")]
     return f"{fault}; perhaps you meant {meant[0]}" if meant else fault

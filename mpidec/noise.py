@@ -44,11 +44,12 @@ def distinct(key: Tensor, number: int, count: int, size: int) -> Tensor:
 
 def _permuted(index: Tensor, key: Tensor, half: int) -> Tensor:
     """A permutation of the integers of ``2 * half`` bits."""
-    mask = 2**half - 1
+    mask: int = 2**half - 1
     left, right = index >> half, index & mask
     for number in range(1, _ROUNDS + 1):
         left, right = right, left ^ (_mix(key + right * _GOLDEN + number) & mask)
-    return (left << half) | right
+    permuted: Tensor = (left << half) | right
+    return permuted
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -48,6 +48,11 @@ def norms(x: Tensor, sizes: Sequence[int]) -> Tensor:
     return torch.stack(each, dim=-1).to(x.dtype)
 
 
+def clip(x: Tensor, limit: float, sizes: Sequence[int]) -> Tensor:
+    """Scale every segment of ``x`` in place to a norm of at most ``limit``."""
+    return scale(x, (limit / norms(x, sizes)).clamp(max=1), sizes)
+
+
 def scale(x: Tensor, factors: Tensor, sizes: Sequence[int]) -> Tensor:
     """Multiply every segment of ``x`` in place by its own of the ``factors``, shape ``(..., segments)``."""
     for i, place in enumerate(segments(sizes)):

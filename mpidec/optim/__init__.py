@@ -21,7 +21,14 @@ VOTES = ("majority", "mean")  # of sign
 RESIDUALS = ("parameters", "direction")  # of ef-sign
 PRODUCTS = ("separate", "exact")  # of local-sign and local-ef-sign
 DIRECTIONS = ("signum", "int8")  # of local-ef-sign
-CHOICES: dict[str, tuple[str, ...]] = {"order": ORDERS, "vote": VOTES, "residual": RESIDUALS, "product": PRODUCTS, "direction": DIRECTIONS}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "order": ORDERS,
+    "vote": VOTES,
+    "residual": RESIDUALS,
+    "product": PRODUCTS,
+    "direction": DIRECTIONS,
+}
+PERIOD = 5  # steps between synchronisations; odd, since under local-sign an even number of them can cancel
 
 
 class Entry(NamedTuple):
@@ -46,7 +53,7 @@ def _every(first: str) -> tuple[str, ...]:
     return first, *(name for name in COMPRESSORS if name != first)
 
 
-_PERIODIC = {"period": 1, "start_epoch": 0.0}
+_PERIODIC = {"period": PERIOD, "start_epoch": 0.0}
 
 ALGORITHMS = {
     "allreduce": Entry("mpidec.optim.allreduce:AllReduce", DENSE, {}, central=True),

@@ -45,7 +45,7 @@ def refuse_different_rules(transport: Transport, topology: Topology, algorithm: 
     mine = {
         "their algorithm": algorithm.described,
         "their compressor": repr(algorithm.compressor),
-        "their topology": hashlib.sha256(repr(topology.rows).encode()).hexdigest()[:8],
+        "their topology": topology.digest,
     }
     refuse_differences(transport, mine)
 

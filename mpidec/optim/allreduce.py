@@ -7,7 +7,7 @@ from torch import Tensor
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
-from mpidec.optim.base import Algorithm, Step, accumulator
+from mpidec.optim.base import Algorithm, Step, mean_of
 from mpidec.optim.checks import refuse_lossy
 
 
@@ -39,6 +39,4 @@ class AllReduce(Algorithm):
         super().__init__(refuse_lossy(compressor or Identity(), "allreduce", "gradients"))
 
     def reduce(self, g: Tensor, x: Tensor, comm: Communicator, step: Step) -> None:
-        total = accumulator(g)
-        comm.sum(self.compressor.encode(g), total, 1 / comm.size)
-        g.copy_(total)
+        g.copy_(mean_of(self.compressor.encode(g), g, comm))

@@ -91,6 +91,13 @@ def accumulator(like: Tensor) -> Tensor:
     return torch.zeros_like(like, dtype=like.dtype if like.dtype.itemsize >= 4 else torch.float32)
 
 
+def mean_of(message: Message, like: Tensor, comm: Communicator) -> Tensor:
+    """The mean of what all ranks' messages say, in the shape of ``like``."""
+    mean = accumulator(like)
+    comm.sum(message, mean, 1 / comm.size)
+    return mean
+
+
 def mixed_now(x: Tensor, comm: Communicator) -> Tensor:
     """sum_j W[i, j] x_j, by one exchange of whole values: rows of W may not sum to 1, and starts may differ."""
     mixed = accumulator(x)

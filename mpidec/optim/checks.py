@@ -51,6 +51,13 @@ def refuse_gamma(gamma: float) -> float:
     return gamma
 
 
+def refuse_clip(clip: float | None) -> float | None:
+    """``clip``; ``UserError`` where it is no norm to clip a gradient to."""
+    if clip is not None and not 0 < clip < float("inf"):
+        raise UserError(f"clip, the largest norm of a gradient tensor, is above 0 and finite: got {clip}")
+    return clip
+
+
 def refuse_second_direction(local: torch.optim.Optimizer, algorithm: Algorithm) -> None:
     """Raise ``UserError`` for a ``local`` optimizer with a direction of its own, under a rule that owns it."""
     for name in ("momentum", "weight_decay", "betas"):

@@ -8,18 +8,15 @@ from torch import Tensor
 
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
-from mpidec.compress.segments import norms, scale
+from mpidec.compress.segments import clip
 from mpidec.compress.sparse import TopK
-from mpidec.errors import UserError
-from mpidec.optim.base import Step, accumulator
-from mpidec.optim.checks import refuse_forgotten
+from mpidec.optim.base import Step, accumulator, mean_of
+from mpidec.optim.checks import refuse_clip, refuse_forgotten
 from mpidec.optim.direction import Directed
 
 
 class DGC(Directed):
-    """Deep gradient compression: the largest entries of an accumulated direction.
-
-    Lin et al. 2018, arXiv 1712.01887, Algorithm 4.
+    """Deep gradient compression: the largest entries of what waits (Lin et al. 2018, arXiv 1712.01887, Algorithm 4).
 
     Update of rank i, with D the direction of momentum SGD (see ``Directed``)::
 
@@ -29,15 +26,14 @@ class DGC(Directed):
         v  = 0, and buf = 0 with mask_momentum, on the entries that were sent
         x  = local_step(x, mean_j q_j)
 
-    State: ``v``, what waits to be sent, and ``momentum_buffer``, both of the shape and unit of g, in float32 at least,
-    zero at the start. Bytes a step: those of one message, into an all-gather. A dense compressor sends everything, so
-    nothing waits, and no momentum is masked.
+    State: ``v``, what waits to be sent, of the shape and unit of g, in float32 at least, zero at the start. Bytes a
+    step: those of one message, into an all-gather. A dense message sends everything: nothing waits or is masked.
 
     Args:
-        compressor: sparse (``TopK(0.01)`` where none is given; its ``warmup_epochs`` are the paper's warm-up), or
-            unbiased (``QSGD(bits, contraction=False)``), or ``Identity``. Raises ``UserError`` for ``Sign``.
+        compressor: sparse (``TopK(0.01)`` where none is given; ``warmup_epochs`` is the paper's warm-up), or dense and
+            unbiased, as ``QSGD(bits, contraction=False)``. Raises ``UserError`` for ``Sign``.
         momentum, nesterov, weight_decay: in the place of the local optimizer's.
-        clip: largest norm of a tensor of the mean gradient, above 0, or ``None``. Raises ``UserError`` otherwise.
+        clip: largest norm of a tensor of the mean gradient, or ``None``. Raises ``UserError`` for 0 and below.
         mask_momentum: the paper's momentum factor masking; the published code of arXiv 1907.09356 has it off.
 
     >>> import torch; from mpidec import Rows, Step, Topology
@@ -62,9 +58,7 @@ class DGC(Directed):
         mask_momentum: bool = True,
     ) -> None:
         super().__init__(refuse_forgotten(compressor or TopK(), "dgc"), momentum, nesterov, weight_decay)
-        if clip is not None and not clip > 0:
-            raise UserError(f"clip, the largest norm of a gradient tensor, is above 0: got {clip}")
-        self.clip, self.mask_momentum = clip, mask_momentum
+        self.clip, self.mask_momentum = refuse_clip(clip), mask_momentum
 
     def start(self, x: Tensor, comm: Communicator) -> None:
         super().start(x, comm)
@@ -73,9 +67,7 @@ class DGC(Directed):
     def reduce(self, g: Tensor, x: Tensor, comm: Communicator, step: Step) -> None:
         d = self.decayed(g, x)
         if self.clip is not None:
-            sizes = self.compressor.sizes(d.shape[-1])
-            lengths = norms(d, sizes)
-            scale(d, (self.clip / math.sqrt(comm.size) / lengths).clamp(max=1), sizes)
+            clip(d, self.clip / math.sqrt(comm.size), self.compressor.sizes(d.shape[-1]))
         self.v += self.accelerated(d)
         q = self.compressor.encode(self.v)
         if q.support is None:
@@ -84,6 +76,4 @@ class DGC(Directed):
             self.v.scatter_(-1, q.support, 0)
             if self.momentum and self.mask_momentum:
                 self.momentum_buffer.scatter_(-1, q.support, 0)
-        mean = accumulator(g)
-        comm.sum(q, mean, 1 / comm.size)
-        g.copy_(mean)
+        g.copy_(mean_of(q, g, comm))

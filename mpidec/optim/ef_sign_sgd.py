@@ -10,35 +10,30 @@ from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
 from mpidec.names import canonical
 from mpidec.optim import RESIDUALS
-from mpidec.optim.base import Step, accumulator
+from mpidec.optim.base import Step, accumulator, mean_of
 from mpidec.optim.direction import Directed
 
 
 class EFSignSGD(Directed):
     """EF-signSGD: compressed steps whose error is remembered (Karimireddy et al. 2019, arXiv 1901.09847, Algorithm 1).
 
-    Update of rank i, ``residual="parameters"`` as in the paper, around any local optimizer::
+    Update of rank i, with ``residual="parameters"`` as in the paper, around any local optimizer::
 
-        p = (x - local_step(x)) + e
-        e = p - C(p)
+        p = (x - local_step(x)) + e; e = p - C(p)
         x = x - mean_j C(p_j)
 
-    and as in the published code of arXiv 1907.09356, ``residual="direction"``, with D the direction of momentum SGD
-    (see ``Directed``). The two are equal while the learning rate is constant; the second keeps the rounding of x out of
-    p::
+    and with ``residual="direction"`` as in the published code of arXiv 1907.09356, with D as in ``Directed``. The two
+    are equal while the learning rate is constant; the second keeps the rounding of x out of p::
 
-        p = D + e
-        e = p - C(p)
+        p = D + e; e = p - C(p)
         x = local_step(x, mean_j C(p_j))
 
-    State: ``e``, what is still to be sent, of the shape of x, in float32 at least, zero at the start, in the unit that
-    ``residual`` names; ``momentum_buffer`` in the second form. Bytes a step: those of one message, into an all-gather.
+    State: ``e``, what waits, of the shape of x, in float32 at least. Bytes a step: one message, into an all-gather.
 
     Args:
         compressor: any contraction; ``Sign()`` where none is given.
         residual: one of the two names above. Raises ``UserError`` for another one.
-        momentum, nesterov, weight_decay: in the second form, in the place of the local optimizer's. Raises
-            ``UserError`` in the first.
+        momentum, nesterov, weight_decay: of the second form; the first raises ``UserError``.
 
     >>> import torch; from mpidec import Rows, Step, Topology
     >>> x, rule, comm = torch.zeros(4, 2), EFSignSGD(), Rows(Topology.named("complete", 4))
@@ -62,13 +57,9 @@ class EFSignSGD(Directed):
     ) -> None:
         super().__init__(compressor or Sign(), momentum, nesterov, weight_decay)
         self.residual = canonical("residual", residual, RESIDUALS)
-        self.owns_direction = self.residual == "direction"
-        self.uses_x_prev = not self.owns_direction
+        self.owns_direction, self.uses_x_prev = self.residual == "direction", self.residual == "parameters"
         if (momentum or weight_decay) and not self.owns_direction:
-            raise UserError(
-                "with residual='parameters' momentum and weight decay are the local optimizer's: give them to it, "
-                "or take residual='direction'"
-            )
+            raise UserError("give momentum and weight_decay to the local optimizer, or take residual='direction'")
 
     def start(self, x: Tensor, comm: Communicator) -> None:
         super().start(x, comm)
@@ -76,16 +67,14 @@ class EFSignSGD(Directed):
 
     def reduce(self, g: Tensor, x: Tensor, comm: Communicator, step: Step) -> None:
         if self.owns_direction:
-            g.copy_(self._mean_sent(self.accelerated(self.decayed(g, x)), comm))
+            g.copy_(self._exchange(self.accelerated(self.decayed(g, x)), comm))
 
     def combine(self, x: Tensor, x_prev: Tensor | None, comm: Communicator, step: Step) -> None:
         if x_prev is not None:
-            x.copy_(x_prev - self._mean_sent(x_prev - x, comm))
+            x.copy_(x_prev - self._exchange(x_prev - x, comm))
 
-    def _mean_sent(self, step: Tensor, comm: Communicator) -> Tensor:
-        p = step + self.e
+    def _exchange(self, update: Tensor, comm: Communicator) -> Tensor:
+        p = update + self.e
         q = self.compressor.encode(p)
         self.e.copy_(p - self.sent(q, p))
-        mean = accumulator(p)
-        comm.sum(q, mean, 1 / comm.size)
-        return mean
+        return mean_of(q, p, comm)

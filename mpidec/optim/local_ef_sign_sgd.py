@@ -10,7 +10,7 @@ from mpidec.compress.int8 import Int8
 from mpidec.compress.segments import mean_magnitudes, scale
 from mpidec.compress.sign import Sign
 from mpidec.names import canonical
-from mpidec.optim import DIRECTIONS, PRODUCTS
+from mpidec.optim import DIRECTIONS, PERIOD, PRODUCTS
 from mpidec.optim.base import accumulator
 from mpidec.optim.local_sign_sgd import Signed
 
@@ -50,7 +50,7 @@ class LocalEFSignSGD(Signed):
 
     def __init__(
         self,
-        period: int = 1,
+        period: int = PERIOD,
         start_epoch: float = 0.0,
         direction: str = DIRECTIONS[0],
         product: str = PRODUCTS[0],

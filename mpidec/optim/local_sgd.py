@@ -7,7 +7,8 @@ from torch import Tensor
 from mpidec.communicator import Communicator
 from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
-from mpidec.optim.base import accumulator
+from mpidec.optim import PERIOD
+from mpidec.optim.base import mean_of
 from mpidec.optim.checks import refuse_lossy
 from mpidec.optim.periodic import Periodic
 
@@ -37,10 +38,8 @@ class LocalSGD(Periodic):
     tensor([6., 6., 6., 6.])
     """
 
-    def __init__(self, compressor: Compressor | None = None, period: int = 1, start_epoch: float = 0.0) -> None:
+    def __init__(self, compressor: Compressor | None = None, period: int = PERIOD, start_epoch: float = 0.0) -> None:
         super().__init__(refuse_lossy(compressor or Identity(), "local", "steps"), period, start_epoch)
 
     def moved(self, delta: Tensor, comm: Communicator) -> Tensor:
-        mean = accumulator(delta)
-        comm.sum(self.compressor.encode(delta), mean, 1 / comm.size)
-        return mean
+        return mean_of(self.compressor.encode(delta), delta, comm)

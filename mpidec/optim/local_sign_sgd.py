@@ -10,8 +10,8 @@ from mpidec.compress.dense import Identity
 from mpidec.compress.segments import mean_magnitudes, scale
 from mpidec.compress.sign import Sign
 from mpidec.names import canonical
-from mpidec.optim import PRODUCTS
-from mpidec.optim.base import accumulator
+from mpidec.optim import PERIOD, PRODUCTS
+from mpidec.optim.base import mean_of
 from mpidec.optim.periodic import Periodic
 
 
@@ -26,13 +26,11 @@ class Signed(Periodic):
         self.product = product
 
     def moved(self, delta: Tensor, comm: Communicator) -> Tensor:
-        mean, sizes = accumulator(delta), self.compressor.sizes(delta.shape[-1])
-        comm.sum(self.compressor.encode(delta), mean, 1 / comm.size)
+        mean = mean_of(self.compressor.encode(delta), delta, comm)
         if self.product == "separate":
-            mine = mean_magnitudes(delta, sizes)
-            mean_magnitude = accumulator(mine)
-            comm.sum(Identity().encode(mine), mean_magnitude, 1 / comm.size)
-            scale(mean, mean_magnitude, sizes)
+            sizes = self.compressor.sizes(delta.shape[-1])
+            magnitudes = mean_magnitudes(delta, sizes)
+            scale(mean, mean_of(Identity().encode(magnitudes), magnitudes, comm), sizes)
         return mean
 
 
@@ -58,13 +56,13 @@ class LocalSignSGD(Signed):
         product: one of the two names above. Raises ``UserError`` for another one.
 
     >>> import torch; from mpidec import Rows, Step, Topology
-    >>> x, rule, comm = torch.zeros(4, 1), LocalSignSGD(), Rows(Topology.named("complete", 4))
+    >>> x, rule, comm = torch.zeros(4, 1), LocalSignSGD(1), Rows(Topology.named("complete", 4))
     >>> rule.start(x, comm)
     >>> rule.run(x, x, comm, Step(1), lambda: x.sub_(torch.tensor([[1.0], [1.0], [1.0], [-1.0]])))
     >>> x.flatten()
     tensor([-0.5000, -0.5000, -0.5000, -0.5000])
     """
 
-    def __init__(self, period: int = 1, start_epoch: float = 0.0, product: str = PRODUCTS[0]) -> None:
+    def __init__(self, period: int = PERIOD, start_epoch: float = 0.0, product: str = PRODUCTS[0]) -> None:
         product = canonical("product", product, PRODUCTS)
         super().__init__(Sign(scaled=product == "exact"), period, start_epoch, product)

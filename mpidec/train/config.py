@@ -1,42 +1,77 @@
-"""The options of a training run: their types, their defaults, and which of them go together."""
+"""The options of a training run: their types and their defaults."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from mpidec import compress, optim
-from mpidec.errors import UserError
+import tyro
+
+from mpidec import compress, optim, topology
 from mpidec.names import canonical
-from mpidec.topology.families import FAMILIES
+from mpidec.train import checks
 from mpidec.train.names import DATA, MODELS
 from mpidec.transport import COLLECTIVES
+
+
+def _one_of(names: list[str], then: str = "") -> Any:
+    """Help that lists what there is, the parts of other packages too."""
+    return tyro.conf.arg(metavar="STR", help=", ".join(names[:-1]) + f" or {names[-1]}{then}")
+
+
+# Options that may be unset; without a name for their values help would show each as "{None}|FLOAT".
+Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
+Count = Annotated[int | None, tyro.conf.arg(metavar="INT")]
+Name = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+Truth = Annotated[bool | None, tyro.conf.arg(metavar="True|False")]
+Place = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 
 
 @dataclass(frozen=True)
 class Config:
     """Train a model, one MPI process per rank. Example: mpirun -np 16 python -m mpidec.train --algorithm dpsgd"""
 
-    config: Path | None = None
+    config: Place = None
     """YAML file with any of these options by name, such as a run's own config.yaml; flags overrule it"""
-    algorithm: str = "choco"
-    """allreduce, dpsgd or choco"""
-    compressor: str | None = None
-    """identity, fp16, bf16, top-k, sign or qsgd; unset: sign for choco, identity for the others"""
-    topology: str = "ring"
-    """who talks to whom: complete, expander, ring or torus; allreduce takes every rank and no graph"""
-    gamma: float | None = None
-    """choco: consensus step size in (0, 1]; unset: 0.3"""
-    order: str | None = None
+    algorithm: Annotated[str, _one_of(optim.known())] = "choco"
+    compressor: Annotated[str | None, _one_of(compress.known(), "; unset: the algorithm's own choice")] = None
+    topology: Annotated[str, _one_of(topology.known(), "; algorithms that need all ranks take no graph")] = "ring"
+    gamma: Number = None
+    """choco, deepsqueeze: consensus step size in (0, 1]; unset: 0.3"""
+    resync: Count = None
+    """choco: steps after which the sum of the neighbours' copies is formed anew, against round-off; unset: 0, never"""
+    order: Name = None
     """dpsgd: adapt-then-combine or combine-then-adapt; unset: adapt-then-combine"""
-    ratio: float | None = None
-    """top-k: fraction of the entries kept, in (0, 1]; unset: 0.01"""
-    bits: int | None = None
+    period: Count = None
+    """local, local-sign, local-ef-sign: steps from one synchronisation to the next; unset: 5"""
+    start_epoch: Number = None
+    """local, local-sign, local-ef-sign: epoch at which local steps begin, every step synchronises before; unset: 0"""
+    product: Name = None
+    """local-sign, local-ef-sign: separate averages signs and scales apart, exact their products; unset: separate"""
+    direction: Name = None
+    """local-ef-sign: signum, 1 bit an entry, or int8; unset: signum"""
+    vote: Name = None
+    """sign: majority or mean; unset: majority"""
+    residual: Name = None
+    """ef-sign: what is remembered, in units of the parameters or of the direction; unset: parameters"""
+    clip: Number = None
+    """dgc: largest norm of a tensor of the mean gradient; unset: no limit"""
+    mask_momentum: Truth = None
+    """dgc: True takes the momentum of entries that were sent back to 0; unset: True"""
+    ratio: Number = None
+    """top-k, random-k: fraction of the entries kept, in (0, 1]; unset: 0.01"""
+    warmup_epochs: Number = None
+    """top-k, random-k: epochs over which the fraction falls from 0.25 to the ratio, in steps of a quarter; unset: 0"""
+    bits: Count = None
     """qsgd: bits of a level, 1 to 8; unset: 8"""
-    contraction: bool | None = None
-    """qsgd: True scales the message down to a contraction, as choco's analysis asks; False is unbiased; unset: True"""
+    contraction: Truth = None
+    """qsgd, random-k: True scales to a contraction, False is unbiased; unset: what the algorithm is analysed for"""
+    algorithm_options: Name = None
+    """of an algorithm of another package: NAME=VALUE, several separated by commas"""
+    compressor_options: Name = None
+    """of a compressor of another package: NAME=VALUE, several separated by commas"""
     data: str = "digits"
     """data set: digits (1,797 images that come with scikit-learn)"""
     model: str = "mlp"
@@ -45,57 +80,78 @@ class Config:
     """passes over the data"""
     batch_size: int = 8
     """samples per rank and step"""
-    lr: float = 0.1
-    """learning rate of the local SGD step"""
+    lr: Number = None
+    """learning rate of the local step; unset: 0.1, and 0.003 for sign and local-sign"""
     momentum: float = 0.9
-    """of the local SGD step; 0: none"""
+    """of the local step; 0: none"""
     nesterov: bool = True
     """Nesterov's form of the momentum, where there is any"""
     weight_decay: float = 1e-4
     """factor of the parameters that is added to the gradient"""
     seed: int = 0
     """of the initial parameters, the order of the samples and the compressor's draws"""
-    out: Path | None = None
+    out: Place = None
     """folder of the results, new or empty; unset: runs/<time>-<algorithm>-<compressor>-<topology>-n<ranks>"""
     device: str = "auto"
     """cpu, cuda or cuda:N; auto: the GPU of the local rank where there is one"""
     collectives: str = "auto"
-    """what allreduce sums with: horovod, mpi or auto, which is Horovod where every rank has it"""
+    """what algorithms that need all ranks sum with: horovod, mpi or auto, which is Horovod where every rank has it"""
 
     def __post_init__(self) -> None:
         """Fill in what is unset. Raises ``UserError`` for what is out of range, unknown, or without effect."""
-        self._set("algorithm", canonical("algorithm", self.algorithm, optim.ALGORITHMS))
-        entry = optim.ALGORITHMS[self.algorithm]
-        chosen = entry.compressors[0] if self.compressor is None else self.compressor
-        self._set("compressor", canonical("compressor", chosen, compress.COMPRESSORS))
-        if self.compressor not in entry.compressors:
-            raise UserError(
-                f"{self.algorithm} does not work with the compressor {self.compressor}, which loses what is never sent "
-                f"again: take {', '.join(entry.compressors)}, or the algorithm choco"
-            )
-        self._settle("algorithm", {name: e.options for name, e in optim.ALGORITHMS.items()})
-        self._settle("compressor", compress.OPTIONS)
-        if self.order is not None:
-            self._set("order", canonical("order", self.order, optim.ORDERS))
-        for name, known in (("topology", FAMILIES), ("data", DATA), ("model", MODELS), ("collectives", COLLECTIVES)):
-            self._set(name, canonical(name, getattr(self, name), known))
-        self._refuse_out_of_range()
+        self._set("algorithm", canonical("algorithm", self.algorithm, optim.known()))
+        entry = optim.entry(self.algorithm)
+        self._set("compressor", checks.fitting_compressor(self.algorithm, entry, self.compressor))
+        checks.refuse_strangers(self)
+        defaults = entry.options | compress.OPTIONS.get(self.compressor or "", {})
+        if "contraction" in defaults:
+            defaults["contraction"] = optim.wants_contraction(entry.needs, self.compressor in optim.SPARSE)
+        for name, default in defaults.items():
+            if getattr(self, name) is None:
+                self._set(name, default)
+        if self.lr is None:
+            self._set("lr", entry.lr)
+        for name, known in (
+            ("topology", topology.known()),
+            ("data", DATA),
+            ("model", MODELS),
+            ("collectives", COLLECTIVES),
+            *optim.CHOICES.items(),
+        ):
+            if getattr(self, name) is not None:
+                self._set(name, canonical(name, getattr(self, name), known))
+        checks.refuse_out_of_range(self)
 
     @property
     def central(self) -> bool:
         """Whether the algorithm needs all ranks, and so collectives in the place of a graph."""
-        return optim.ALGORITHMS[self.algorithm].central
+        return optim.entry(self.algorithm).central
 
     @property
-    def algorithm_options(self) -> dict[str, Any]:
+    def owns_direction(self) -> bool:
+        """Whether momentum and weight decay are the algorithm's, not the local step's."""
+        return optim.entry(self.algorithm).owns_direction or self.residual == "direction"
+
+    @property
+    def direction_options(self) -> dict[str, Any]:
+        """What makes the direction of the step, wherever it is made."""
+        return {
+            "momentum": self.momentum,
+            "nesterov": self.nesterov and self.momentum > 0,
+            "weight_decay": self.weight_decay,
+        }
+
+    @property
+    def algorithm_arguments(self) -> dict[str, Any]:
         """What the algorithm's class takes beside its compressor."""
-        return {name: getattr(self, name) for name in optim.ALGORITHMS[self.algorithm].options}
+        own = {name: getattr(self, name) for name in optim.entry(self.algorithm).options}
+        return own | checks.parsed("algorithm", self.algorithm_options)
 
     @property
-    def compressor_options(self) -> dict[str, Any]:
+    def compressor_arguments(self) -> dict[str, Any]:
         """What the compressor's class takes."""
-        assert self.compressor is not None
-        return {name: getattr(self, name) for name in compress.OPTIONS.get(self.compressor, {})}
+        own = {name: getattr(self, name) for name in compress.OPTIONS.get(self.compressor or "", {})}
+        return own | checks.parsed("compressor", self.compressor_options)
 
     def resolved(self) -> dict[str, Any]:
         """Every option with its value, but for the places of the files; ``--config`` reads it again."""
@@ -107,31 +163,3 @@ class Config:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-    def _settle(self, kind: str, options: dict[str, dict[str, Any]]) -> None:
-        """Give the options of the chosen algorithm or compressor their defaults; refuse those of the others."""
-        chosen = options.get(getattr(self, kind), {})
-        for user, its in options.items():
-            for name, default in its.items():
-                if name in chosen and getattr(self, name) is None:
-                    self._set(name, default)
-                elif name not in chosen and getattr(self, name) is not None:
-                    raise UserError(
-                        f"--{name} belongs to the {kind} {user}, but this run uses {getattr(self, kind)}: "
-                        f"leave it out, or choose --{kind} {user}"
-                    )
-
-    def _refuse_out_of_range(self) -> None:
-        for name, fits, range_ in (
-            ("epochs", self.epochs >= 1, "at least 1"),
-            ("batch_size", self.batch_size >= 1, "at least 1"),
-            ("lr", 0 < self.lr < float("inf"), "above 0 and finite"),
-            ("momentum", 0 <= self.momentum < 1, "at least 0 and below 1"),
-            ("weight_decay", 0 <= self.weight_decay < float("inf"), "at least 0 and finite"),
-            ("seed", 0 <= self.seed < 2**63, "at least 0 and below 2^63"),
-            ("gamma", self.gamma is None or 0 < self.gamma <= 1, "above 0 and at most 1"),
-            ("ratio", self.ratio is None or 0 < self.ratio <= 1, "above 0 and at most 1"),
-            ("bits", self.bits is None or 1 <= self.bits <= 8, "1 to 8"),
-        ):
-            if not fits:
-                raise UserError(f"--{name.replace('_', '-')} must be {range_}: got {getattr(self, name)}")

@@ -61,13 +61,13 @@ def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
     lost: set[str] = set()
     chosen = _given(arguments, "algorithm")
     if chosen is not None:
-        entry = optim.ALGORITHMS[canonical("algorithm", chosen, optim.ALGORITHMS)]
+        entry = optim.entry(canonical("algorithm", chosen, optim.known()))
         lost |= _not_of(options, {name: e.options for name, e in optim.ALGORITHMS.items()}, entry.options)
         if options.get("compressor") not in entry.compressors:
             lost |= {"compressor"} & options.keys()
     given = _given(arguments, "compressor")
     if given is not None or "compressor" in lost:
-        own = compress.OPTIONS.get(canonical("compressor", given, compress.COMPRESSORS), {}) if given else {}
+        own = compress.OPTIONS.get(canonical("compressor", given, compress.known()), {}) if given else {}
         lost |= _not_of(options, compress.OPTIONS, own)
     return lost
 

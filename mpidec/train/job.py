@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pkgutil import resolve_name
+
 import torch
 from torch import nn
 
 from mpidec.communicator import Network
 from mpidec.compress import compressor
-from mpidec.optim import algorithm
+from mpidec.optim import algorithm, entry
 from mpidec.optim.agreement import refuse_differences
 from mpidec.optim.distributed import DistributedOptimizer
 from mpidec.topology import Topology
@@ -65,18 +67,11 @@ def make_network(config: Config, world: World) -> Network:
 
 
 def make_optimizer(config: Config, model: nn.Module, network: Network, steps_per_epoch: int) -> DistributedOptimizer:
-    """The local SGD step and the algorithm around it that ``config`` asks for."""
-    local = torch.optim.SGD(
-        model.parameters(),
-        lr=config.lr,
-        momentum=config.momentum,
-        nesterov=config.nesterov and config.momentum > 0,
-        weight_decay=config.weight_decay,
-    )
-    assert config.compressor is not None, "a Config fills it in"
-    rule = algorithm(
-        config.algorithm,
-        compressor=compressor(config.compressor, **config.compressor_options),
-        **config.algorithm_options,
-    )
+    """The local step and the algorithm around it that ``config`` asks for."""
+    direction, own = config.direction_options, config.algorithm_arguments
+    if config.compressor is not None:
+        own["compressor"] = compressor(config.compressor, **config.compressor_arguments)
+    rule = algorithm(config.algorithm, **own, **(direction if config.owns_direction else {}))
+    step = resolve_name(entry(config.algorithm).local)
+    local = step(model.parameters(), lr=config.lr, **({} if config.owns_direction else direction))
     return DistributedOptimizer(local, model, rule, network, steps_per_epoch=steps_per_epoch)

@@ -31,8 +31,9 @@ class Progress:
         if self._folder:
             config, network = self._config, self._network
             sums = f", sums by {network.collectives.name}" if config.central else ""
+            what = ", ".join(filter(None, (config.algorithm, config.compressor, network.topology.name)))
             print(
-                f"{config.algorithm}, {config.compressor}, {network.topology.name} over {network.size} ranks{sums}; "
+                f"{what} over {network.size} ranks{sums}; "
                 f"{config.model} on {config.data}, {config.epochs} epochs; results in {self._folder.path}",
                 flush=True,
             )

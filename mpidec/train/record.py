@@ -26,7 +26,8 @@ class RunFolder:
     @classmethod
     def create(cls, config: Config, network: Network) -> RunFolder:
         """Make the folder and write ``config.yaml``. Raises ``UserError`` where it is in use or cannot be written."""
-        name = f"{config.algorithm}-{config.compressor}-{network.topology.name}-n{network.size}"
+        parts = (config.algorithm, config.compressor, network.topology.name, f"n{network.size}")
+        name = "-".join(part for part in parts if part)
         path = config.out or Path("runs") / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{name}"
         made = not path.exists()
         with _writing(path):

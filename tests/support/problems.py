@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 from torch import Tensor, nn
 
 from mpidec import Network, Topology
 from mpidec.transport.solo import Solo
 
+BUILDING = threading.Lock()  # ranks that are threads share torch's generator
+
 
 def net(seed: int = 0) -> nn.Sequential:
     """A small network, the same for the same seed."""
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    with BUILDING:
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
 def batch(rank: int, step: int, samples: int = 4) -> tuple[Tensor, Tensor]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 import tyro
 import yaml
 
 from mpidec.optim import ALGORITHMS
 from mpidec.train.config import Config
 from mpidec.train.configfile import expand
+from mpidec.train.job import make_optimizer
+from support.problems import alone, net
 
-COMBINATIONS = [(name, compressor) for name, entry in ALGORITHMS.items() for compressor in entry.compressors]
+COMBINATIONS = [(name, one) for name, entry in ALGORITHMS.items() for one in entry.compressors or (None,)]
 
 
 def parsed(*arguments: str) -> Config:
@@ -27,19 +30,21 @@ def saved(config: Config, folder: Path) -> str:
 
 @pytest.mark.parametrize(("algorithm", "compressor"), COMBINATIONS)
 @pytest.mark.parametrize("nesterov", [True, False])
-def test_round_trip(algorithm: str, compressor: str, nesterov: bool, tmp_path: Path) -> None:
+def test_round_trip(algorithm: str, compressor: str | None, nesterov: bool, tmp_path: Path) -> None:
     config = Config(algorithm=algorithm, compressor=compressor, nesterov=nesterov, lr=3e-5, seed=4)
     assert parsed("--config", saved(config, tmp_path)).resolved() == config.resolved()
 
 
 @pytest.mark.parametrize(("algorithm", "compressor"), COMBINATIONS)
-def test_another_algorithm_and_compressor_overrule_the_file(algorithm: str, compressor: str, tmp_path: Path) -> None:
+def test_another_algorithm_and_compressor_overrule_the_file(
+    algorithm: str, compressor: str | None, tmp_path: Path
+) -> None:
     path = saved(Config(compressor="qsgd", bits=3, gamma=0.7, epochs=9), tmp_path)
-    config = parsed(f"--config={path}", "--algorithm", algorithm, "--compressor", compressor)
+    config = parsed(f"--config={path}", "--algorithm", algorithm, *(["--compressor", compressor] if compressor else []))
     fresh = Config(algorithm=algorithm, compressor=compressor)
     assert config.epochs == 9
     assert config.order == fresh.order
-    assert config.gamma == (0.7 if algorithm == "choco" else None)
+    assert config.gamma == (0.7 if algorithm in ("choco", "deepsqueeze") else None)
     assert config.bits == (3 if compressor == "qsgd" else None)
     assert config.ratio == fresh.ratio
 
@@ -75,3 +80,60 @@ def test_no_arguments_and_no_file() -> None:
 def test_unset_options_get_the_defaults_of_what_was_chosen(given, gamma, order, ratio, bits) -> None:
     config = Config(**given)
     assert (config.gamma, config.order, config.ratio, config.bits) == (gamma, order, ratio, bits)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "compressor", "contraction"),
+    [
+        ("choco", "qsgd", True),
+        ("deepsqueeze", "random-k", True),
+        ("dcd", "qsgd", False),
+        ("ecd", "random-k", False),
+        ("dgc", "qsgd", False),
+        ("dgc", "random-k", True),
+        ("choco", "sign", None),
+    ],
+)
+def test_compressors_come_in_the_form_that_the_algorithm_is_analysed_for(algorithm, compressor, contraction) -> None:
+    assert Config(algorithm=algorithm, compressor=compressor).contraction is contraction
+    if contraction is not None:
+        other = Config(algorithm=algorithm, compressor=compressor, contraction=not contraction)
+        assert other.contraction is not contraction, "an explicit choice is kept"
+
+
+@pytest.mark.parametrize(
+    ("options", "owner"),
+    [
+        ({"algorithm": "sign"}, "rule"),
+        ({"algorithm": "dgc"}, "rule"),
+        ({"algorithm": "ef-sign", "residual": "direction"}, "rule"),
+        ({"algorithm": "ef-sign"}, "local"),
+        ({"algorithm": "choco"}, "local"),
+        ({"algorithm": "local-sign"}, "local"),
+    ],
+)
+def test_momentum_goes_to_whoever_makes_the_direction(options, owner: str) -> None:
+    torch.manual_seed(0)
+    config = Config(**options, momentum=0.7, weight_decay=0.02)
+    optimizer = make_optimizer(config, net(), alone(), steps_per_epoch=10)
+    group, rule = optimizer.local.param_groups[0], optimizer.algorithm
+    own = (0.7, 0.02, True)
+    mine = (group.get("momentum"), group.get("weight_decay"), group.get("nesterov"))
+    theirs = tuple(getattr(rule, name, 0) for name in ("momentum", "weight_decay", "nesterov"))
+    assert (mine if owner == "local" else theirs) == own
+    assert not any(theirs if owner == "local" else mine)
+
+
+def test_sign_rules_begin_with_a_small_rate() -> None:
+    rates = {name: Config(algorithm=name).lr for name in ALGORITHMS}
+    assert {name for name, lr in rates.items() if lr < 0.01} == {"sign", "local-sign"}
+    assert Config(algorithm="sign", lr=0.5).lr == 0.5
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_is_built_from_its_options(algorithm: str) -> None:
+    for compressor in ALGORITHMS[algorithm].compressors or (None,):
+        config = Config(algorithm=algorithm, compressor=compressor)
+        optimizer = make_optimizer(config, net(), alone(), steps_per_epoch=10)
+        assert type(optimizer.algorithm).__name__.lower().startswith(algorithm.replace("-", "")[:3])
+        assert optimizer.local.param_groups[0]["lr"] == config.lr

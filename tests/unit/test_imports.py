@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mpidec
+from mpidec.compress import OPTIONS
 from mpidec.optim import ALGORITHMS
 
 ROOT = Path(mpidec.__file__).parent
@@ -95,9 +97,28 @@ def test_names_and_options_come_without_torch_and_mpi(statement: str) -> None:
     assert shown.stdout.strip() == "[]"
 
 
-def test_the_table_knows_which_rules_are_central() -> None:
-    for name, entry in ALGORITHMS.items():
-        assert type(mpidec.algorithm(name)).central == entry.central
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_table_says_what_the_class_says(name: str) -> None:
+    rule, entry = mpidec.algorithm(name), ALGORITHMS[name]
+    assert (rule.central, rule.owns_direction, rule.needs) == (entry.central, entry.owns_direction, entry.needs)
+    parameters = inspect.signature(type(rule)).parameters
+    assert ("compressor" in parameters) == bool(entry.compressors)
+    direction = {"momentum", "nesterov", "weight_decay"} if hasattr(rule, "momentum") else set()
+    assert set(parameters) - {"compressor"} == set(entry.options) | direction
+    assert all(parameters[option].default == default for option, default in entry.options.items())
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_options_of_a_compressor_are_those_of_its_class(name: str) -> None:
+    parameters = inspect.signature(type(mpidec.compressor(name))).parameters
+    assert set(parameters) - {"warmup_ratios"} == set(OPTIONS[name])
+    assert all(parameters[option].default == default for option, default in OPTIONS[name].items())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_is_a_file_of_80_lines(name: str) -> None:
+    path = ROOT.parent / (ALGORITHMS[name].target.split(":")[0].replace(".", "/") + ".py")
+    assert len(path.read_text().splitlines()) <= 80
 
 
 def test_every_public_name_is_there() -> None:
