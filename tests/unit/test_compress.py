@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mpidec import QSGD, Compressor, Identity, Sign, TopK, UserError, compressor
+from mpidec import QSGD, Compressor, Identity, RandomK, Sign, TopK, UserError, compressor
 from mpidec.compress import COMPRESSORS
 from mpidec.compress.bits import packed_bytes
+from mpidec.compress.int8 import Int8
 from mpidec.compress.message import HEADER_BYTES
 from support.codecs import SIZES, bound, decode
 
@@ -18,6 +19,8 @@ ALL = [
     lambda: TopK(0.01),
     lambda: TopK(0.3),
     lambda: TopK(1.0),
+    lambda: RandomK(0.01),
+    lambda: RandomK(0.3, contraction=False),
     Sign,
     lambda: QSGD(1),
     lambda: QSGD(4, contraction=True),
@@ -77,6 +80,12 @@ def test_sizes_on_the_wire() -> None:
         (lambda: TopK(0.01), 10 * (4 + 4)),
         (lambda: TopK(0.1), 100 * 4 + packed_bytes(400) + packed_bytes(600)),
         (lambda: QSGD(4), 5 * packed_bytes(d) + 4 * s),
+        (lambda: QSGD(1), 2 * packed_bytes(d) + 4 * s),
+        (lambda: QSGD(8), 9 * packed_bytes(d) + 4 * s),
+        (lambda: RandomK(0.1), 8 + 100 * 4),
+        (lambda: Sign(scaled=False), packed_bytes(d)),
+        (Int8, d),
+        (lambda: Int8(scaled=True), d + 4 * s),
     ):
         assert bound(make, [400, 600]).layout(d, torch.float32).nbytes == HEADER_BYTES + payload
     assert packed_bytes(1000) == 128
