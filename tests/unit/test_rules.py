@@ -93,6 +93,16 @@ def test_votes(vote: str, expected: list[float]) -> None:
     assert g.tolist() == [expected] * 4
 
 
+@pytest.mark.parametrize("product", ["separate", "exact"])
+def test_a_zero_travels_as_plus_one_and_is_remembered_so(product: str) -> None:
+    """Of the step (4, 0), signs and scale say (2, 2); the sender's memory must charge the same."""
+    x, comm = torch.zeros(2, 2), Rows(Topology.named("complete", 2))
+    rule = algorithm("local-ef-sign", period=1, product=product)
+    rule.start(x, comm)
+    rule.run(x, x, comm, Step(1), lambda: x.sub_(torch.tensor([4.0, 0.0])))
+    assert (x[0].tolist(), rule.e[0].tolist()) == ([-2.0, -2.0], [2.0, -2.0])
+
+
 @pytest.mark.parametrize(
     ("period", "start_epoch", "expected"),
     [(1, 0.0, [1, 2, 3, 4, 5, 6, 7, 8]), (3, 0.0, [3, 6]), (3, 1.0, [1, 2, 3, 6]), (5, 1.5, [1, 2, 3, 4, 5])],
