@@ -1,25 +1,29 @@
-"""Starting: who this process is among the ranks, where its tensors live, and what happens when one rank fails."""
+"""Starting: who this process or thread is among the ranks, where its tensors live, and what happens when one fails."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from mpidec.errors import UserError, tell
 from mpidec.launcher import Launch, launched
 from mpidec.names import canonical
-from mpidec.transport import COLLECTIVES
+from mpidec.transport import COLLECTIVES, threads
 from mpidec.transport.base import Collectives, Transport
 from mpidec.transport.solo import Solo
 
 if TYPE_CHECKING:
     from mpidec.transport.mpi import MpiTransport
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,17 @@ class World:
     def collectives(self, choice: str = "auto") -> Collectives:
         """What central algorithms sum with: ``horovod``, ``mpi``, or ``auto``, Horovod where every rank has it.
 
-        Raises ``UserError`` where Horovod is asked for and missing somewhere, with the reason.
+        Ranks that are threads sum by themselves. Raises ``UserError`` where Horovod is asked for and cannot be had
+        somewhere, with the reason.
         """
         choice = canonical("collectives", choice, COLLECTIVES)
+        if isinstance(self.transport, threads.ThreadTransport):
+            if choice == "horovod":
+                raise UserError(
+                    "horovod cannot be used: it knows processes, and these ranks are threads of one; take the "
+                    "collectives auto or mpi, which are the threads' own"
+                )
+            return self.transport
         if choice == "mpi" or isinstance(self.transport, Solo):
             return self.transport
         from mpidec.transport import horovod
@@ -60,6 +72,11 @@ class World:
 
 
 _joined: World | None = None
+_here = threading.local()  # ``world``: that of the rank which this thread is
+
+
+def _world_here() -> World | None:
+    return getattr(_here, "world", None)
 
 
 def init(communicator: Any = None, device: str = "auto") -> World:
@@ -69,14 +86,19 @@ def init(communicator: Any = None, device: str = "auto") -> World:
     without a communicator, it returns the same world. ``device``: a torch device, or ``auto``, which takes the GPU of
     this local rank where there is one.
 
-    Raises ``UserError`` where launcher and MPI library do not belong together, for a device that is not there, and for
-    another device than the one of the first call.
+    In a thread of ``run_on_threads`` it returns the world of that thread.
+
+    Raises ``UserError`` where launcher and MPI library do not belong together, for a device that is not there, for
+    another device than the one of the first call, and for a ``communicator`` in such a thread.
     """
     global _joined
-    if _joined is not None and communicator is None:
-        if device not in ("auto", str(_joined.device), _joined.device.type):
-            raise UserError(f"this process has joined with the device {_joined.device}: it cannot change to {device!r}")
-        return _joined
+    if _world_here() is not None and communicator is not None:
+        raise UserError("a rank that is a thread has no MPI communicator: call init() without one in run_on_threads")
+    world = _world_here() or _joined
+    if world is not None and communicator is None:
+        if device not in ("auto", str(world.device), world.device.type):
+            raise UserError(f"this rank has joined with the device {world.device}: it cannot change to {device!r}")
+        return world
     launch = launched()
     transport: Transport = Solo()
     if communicator is not None or launch is not None:
@@ -91,6 +113,42 @@ def init(communicator: Any = None, device: str = "auto") -> World:
     launch = launch or Launch("none", 0, 1, 0, 1)
     _joined = World(transport, launch.local_rank, launch.local_size, _device(device, launch, transport))
     return _joined
+
+
+def run_on_threads(work: Callable[[World], Result], size: int, device: str = "cpu") -> list[Result]:
+    """Call ``work(world)`` in ``size`` threads of this process, one for each rank; returns its results by rank.
+
+    For a debugger or a notebook: the ranks exchange the same bytes as those of an MPI job, a breakpoint in one of them
+    lets the others wait, and the error of the first that fails is raised here, with its rank. In each thread ``init()``
+    returns the world of that rank, so that ``DistributedOptimizer`` needs nothing else. ``device`` is as for ``init``,
+    and each rank chooses its own.
+
+    Sharp bits: what ``work`` finds outside itself belongs to all ranks. Never train one model on several: build it
+    inside, or copy one with ``copy.deepcopy``. torch's default random generator belongs to all ranks too, and their
+    draws come in no fixed order, also after ``torch.manual_seed``: all start from rank 0's model as always, but two
+    runs agree only where the model is built before, or drawn from a generator of its own. Gradients are on in each
+    thread, whatever the caller has set, and the ranks share ``torch.get_num_threads()`` among them.
+
+    Raises ``UserError`` for a ``size`` below 1 and inside a thread of another such call.
+
+    >>> def work(world):
+    ...     total = torch.tensor([10 ** world.rank])
+    ...     world.transport.all_reduce(total)
+    ...     return total.item()
+    >>> run_on_threads(work, 3)
+    [111, 111, 111]
+    """
+    if _world_here() is not None:
+        raise UserError("a rank that is a thread cannot start others: call run_on_threads once, with all ranks")
+    if size < 1:
+        raise UserError(f"run_on_threads needs at least one rank: got {size}")
+
+    def work_as_rank(transport: threads.ThreadTransport) -> Result:
+        launch = Launch("none", transport.rank, size, transport.rank, size)
+        _here.world = world = World(transport, transport.rank, size, _device(device, launch, transport))
+        return work(world)
+
+    return threads.run(work_as_rank, size)
 
 
 def _device(name: str, launch: Launch, transport: Transport) -> torch.device:

@@ -1,14 +1,19 @@
-"""Where a process stands in its job: launcher, device, and what may be handed to MPI."""
+"""Where a process, or a thread, stands in its job: launcher, device, and what may be handed to MPI."""
 
 from __future__ import annotations
+
+import threading
+import time
+from typing import Any
 
 import pytest
 import torch
 
-from mpidec import UserError, world
+from mpidec import UserError, World, init, world
 from mpidec.launcher import Launch, launched
 from mpidec.transport.mpi import gpu_aware
 from mpidec.transport.solo import Solo
+from mpidec.world import run_on_threads
 
 
 @pytest.mark.parametrize(
@@ -88,3 +93,79 @@ def test_devices_that_are_not_there(monkeypatch) -> None:
     for name in ("cuda", "cuda:0", "meta"):
         with pytest.raises(UserError, match="is not here: torch"):
             world._device(name, launch, Solo())
+
+
+def test_init_gives_each_thread_its_own_world(monkeypatch) -> None:
+    process = World(Solo(), 0, 1, torch.device("cpu"))
+    monkeypatch.setattr(world, "_joined", process)
+
+    def work(here: World) -> World:
+        assert init() is init(device="cpu") is init() is here
+        assert (here.rank, here.local_rank) == (here.transport.rank, here.transport.rank)
+        assert here.size == here.local_size == 3
+        assert here.device == torch.device("cpu")
+        return here
+
+    assert [here.rank for here in run_on_threads(work, 3)] == [0, 1, 2]
+    assert init() is process, "the world of the process is untouched"
+
+
+def test_results_come_by_rank_from_threads_that_are_gone(monkeypatch) -> None:
+    def run_and_linger(thread: threading.Thread, run=threading.Thread.run) -> None:
+        run(thread)
+        time.sleep(0.05)
+
+    def work(here: World) -> tuple[int, str, int]:
+        time.sleep(0.02 * (3 - here.rank))
+        return here.rank, threading.current_thread().name, torch.get_num_threads()
+
+    before, cores = threading.enumerate(), torch.get_num_threads()
+    monkeypatch.setattr(threading.Thread, "run", run_and_linger)
+    torch.set_num_threads(6)
+    assert run_on_threads(work, 3) == [(0, "rank 0", 2), (1, "rank 1", 2), (2, "rank 2", 2)]
+    assert set(threading.enumerate()) <= set(before)
+    assert torch.get_num_threads() == 6
+    torch.set_num_threads(cores)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "complaint"),
+    [
+        (lambda here: init(communicator=object()), r"a rank that is a thread has no MPI communicator: call init\(\)"),
+        (lambda here: init(device="cuda"), "this rank has joined with the device cpu: it cannot change to 'cuda'"),
+        (lambda here: run_on_threads(lambda other: None, 2), "a rank that is a thread cannot start others"),
+        (lambda here: here.collectives("horovod"), "horovod cannot be used: it knows processes, and these ranks are"),
+        (lambda here: here.collectives("gloo"), "gloo"),
+    ],
+)
+def test_mistakes_inside(mistake: Any, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        run_on_threads(mistake, 2)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_no_ranks_at_all_are_refused(size: int) -> None:
+    with pytest.raises(UserError, match=f"run_on_threads needs at least one rank: got {size}"):
+        run_on_threads(lambda here: None, size)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UserError, match="unknown device 'abacus'"):
+        run_on_threads(lambda here: None, 2, device="abacus")
+
+
+def test_threads_sum_with_their_own_collectives() -> None:
+    def work(here: World) -> bool:
+        return here.collectives() is here.collectives("mpi") is here.transport
+
+    assert run_on_threads(work, 2) == [True, True]
+
+
+def test_a_run_may_follow_another_and_one_that_failed() -> None:
+    def fail(here: World) -> None:
+        raise OSError("disk full")
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="disk full"):
+            run_on_threads(fail, 2)
+        assert run_on_threads(lambda here: here.rank, 2) == [0, 1]
