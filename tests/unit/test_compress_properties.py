@@ -142,6 +142,9 @@ def test_distinct_indices_are_a_permutation(size: int, key: int, number: int) ->
     found = distinct(keys, number, size, size)
     assert torch.equal(found.sort(-1).values, torch.arange(size).expand(2, size))
     assert torch.equal(distinct(keys[:1], number, size // 2, size), found[:1, : size // 2]), "fewer are a part of more"
+    if size > 20:
+        assert not torch.equal(distinct(keys, number + 1, size, size), found), "each segment has places of its own"
+        assert not torch.equal(found[0], found[1]), "and so has each rank and step"
 
 
 class TestWarmup:
