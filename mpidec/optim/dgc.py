@@ -70,10 +70,10 @@ class DGC(Directed):
             clip(d, self.clip / math.sqrt(comm.size), self.compressor.sizes(d.shape[-1]))
         self.v += self.accelerated(d)
         q = self.compressor.encode(self.v)
-        if q.support is None:
+        if (sent := q.support) is None:
             self.v.zero_()
         else:
-            self.v.scatter_(-1, q.support, 0)
+            self.v.scatter_(-1, sent, 0)
             if self.momentum and self.mask_momentum:
-                self.momentum_buffer.scatter_(-1, q.support, 0)
+                self.momentum_buffer.scatter_(-1, sent, 0)
         g.copy_(mean_of(q, g, comm))

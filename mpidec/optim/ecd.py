@@ -68,10 +68,10 @@ class ECD(Algorithm):
         z = (1 - t / 2) * x_prev + (t / 2) * new
         x.copy_(new)
         q = C.encode(z)
-        if q.support is None:
+        if (chosen := q.support) is None:
             self.mixed *= 1 - 2 / t
             comm.mix(q, self.mixed, alpha=2 / t)
         else:
-            q = q.with_values(((2 / t) * (z - self.x_hat)).gather(-1, q.support))
+            q = q.with_values(((2 / t) * (z - self.x_hat)).gather(-1, chosen))
             C.add_to(self.x_hat, q)
             comm.mix(q, self.mixed)
