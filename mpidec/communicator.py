@@ -183,8 +183,9 @@ class Rows(Communicator):
         self._refuse_misfit(message)
         self.bytes_sent += sum_bytes(message) * self.size if self.size > 1 else 0
         for rank in range(self.size):
-            everywhere = message.buffer[rank].expand_as(message.buffer)
-            message.codec.add_to(out, message.with_buffer(everywhere), alpha)
+            decoded = torch.zeros_like(out[:1])
+            message.codec.add_to(decoded, message.with_buffer(message.buffer[rank : rank + 1]), alpha)
+            out += decoded
 
     def noise(self, like: Tensor) -> Tensor:
         """See ``Communicator.noise``."""

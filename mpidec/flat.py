@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -108,6 +109,15 @@ class FlatBuffer:
         """Let the parameters of the ``used`` segments show their part of ``grad`` and the others show none."""
         for p, view, shown in zip(self._parameters, self._grad_views, used.tolist(), strict=True):
             p.grad = view if shown else None
+
+    @contextmanager
+    def untouched(self, segments: Tensor, flats: Iterable[Tensor]) -> Iterator[None]:
+        """Give the marked ``segments`` (bool, shape ``(segments,)``) of all ``flats`` back the values of before."""
+        places = [s.place for s, marked in zip(self.segments, segments.tolist(), strict=True) if marked]
+        kept = [(flat[place], flat[place].clone()) for flat in flats for place in places]
+        yield
+        for view, before in kept:
+            view.copy_(before)
 
     def _adopt_data(self, indices: Iterable[int]) -> None:
         for i in indices:

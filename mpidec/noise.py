@@ -36,9 +36,10 @@ def distinct(key: Tensor, number: int, count: int, size: int) -> Tensor:
         order: Tensor = _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN).argsort(-1)
         return order[..., :count]
     half = -(-(size - 1).bit_length() // 2)
-    index = _permuted(torch.arange(count, device=key.device).expand(*key.shape[:-1], count), key, half)
+    start = torch.arange(count, device=key.device).expand(*key.shape[:-1], count)
+    index, keys = _permuted(start, key, half), key.expand_as(start)
     while (outside := index >= size).any():
-        index = torch.where(outside, _permuted(index, key, half), index)
+        index[outside] = _permuted(index[outside], keys[outside], half)
     return index
 
 

@@ -37,3 +37,14 @@ def load(kind: str, name: str) -> Any:
             f"{name}, which is registered among the {kind} as {one.value}, cannot be imported "
             f"({type(error).__name__}: {(str(error).splitlines() or ['no reason'])[0]}): repair its package"
         ) from error
+
+
+def load_class(kind: str, name: str, base: type) -> Any:
+    """The class that is registered as ``name``.
+
+    Raises ``UserError`` where it cannot be imported, or is no subclass of ``base``.
+    """
+    found = load(kind, name)
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise UserError(f"{name} is registered among the {kind}, but it is no subclass of {base.__name__}: {found!r}")
+    return found

@@ -39,6 +39,13 @@ def compressor(name: str, **options: Any) -> Compressor:
     Raises ``UserError`` for an unknown name or option.
     """
     name = canonical("compressor", name, known())
-    kind = resolve_name(COMPRESSORS[name]) if name in COMPRESSORS else plugins.load("compressors", name)
+    kind = resolve_name(COMPRESSORS[name]) if name in COMPRESSORS else _foreign(name)
     made: Compressor = construct(name, kind, options)
     return made
+
+
+def _foreign(name: str) -> type[Compressor]:
+    from mpidec.compress.base import Compressor
+
+    found: type[Compressor] = plugins.load_class("compressors", name, Compressor)
+    return found

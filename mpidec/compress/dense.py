@@ -29,6 +29,7 @@ class Identity(Compressor):
 
     @property
     def is_unbiased(self) -> bool:
+        """Up to the rounding of the wire."""
         return True
 
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -79,7 +80,7 @@ class Message:
         """Bytes that one rank hands to the transport for one receiver, header included."""
         return self.layout.nbytes
 
-    @property
+    @cached_property
     def support(self) -> Tensor | None:
         """The coordinates that the message touches, int64 of shape ``(..., k)`` into the flat vector; ``None``: all."""
         return self.codec.support(self)

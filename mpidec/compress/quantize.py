@@ -42,7 +42,7 @@ class QSGD(Compressor):
     @property
     def is_contraction(self) -> bool:
         """The variance is at most the excess times norm2(u)^2, so many bits make a contraction by themselves."""
-        return self.contraction or all(self._excess(size) < 1 for size in self._sizes or ())
+        return self.contraction or (self.bound and all(self._excess(size) < 1 for size in self._sizes or ()))
 
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         planes = (1 + self.bits) * packed_bytes(sum(sizes))

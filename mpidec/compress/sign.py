@@ -49,7 +49,8 @@ class Sign(Compressor):
     def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
         bits = unpack(message.part("signs"), out.shape[-1])
         if not out.is_floating_point():
-            assert not self.scaled, "integers count votes, nothing else"
+            assert not self.scaled, "integers count votes, no scales"
+            assert alpha == 1, "integers count every vote as one"
             out += bits.to(out.dtype).mul_(2).sub_(1)
             return
         signs = bits.to(out.dtype).mul_(2).sub_(1)

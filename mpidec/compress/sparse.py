@@ -60,7 +60,7 @@ class Sparse(Compressor):
 
     def add_to(self, out: Tensor, message: Message, alpha: float | Tensor = 1.0) -> None:
         values = message.part("values").to(out.dtype) * column(alpha, out)
-        out.scatter_add_(-1, self.support(message), values)
+        out.scatter_add_(-1, _places(message), values)
 
 
 class TopK(Sparse):
@@ -159,7 +159,7 @@ class RandomK(Sparse):
         draws = self.noise(torch.empty(*x.shape[:-1], 2, dtype=torch.float64, device=x.device))
         high, low = (draws * 2**24).to(torch.int64).unbind(-1)
         message.part("key").copy_(((high << 24) + low).unsqueeze(-1))
-        message.part("values").copy_(self._scaled(x.gather(-1, self.support(message)), message))
+        message.part("values").copy_(self._scaled(x.gather(-1, _places(message)), message))
         return message
 
     def with_values(self, message: Message, values: Tensor) -> Message:
@@ -177,6 +177,13 @@ class RandomK(Sparse):
         sizes = message.layout.sizes
         factors = [s / k for s, k in zip(sizes, self.kept(sizes), strict=True) for _ in range(k)]
         return values * torch.tensor(factors, dtype=values.dtype, device=values.device)
+
+
+def _places(message: Message) -> Tensor:
+    """The support, which a message works out once."""
+    places = message.support
+    assert places is not None, "a sparse message touches some coordinates only"
+    return places
 
 
 def _largest(x: Tensor, count: int) -> Tensor:

@@ -40,11 +40,14 @@ def _form(tensor: Tensor, trained: bool = False) -> str:
     return f"{'to be trained, ' if trained else ''}shape {tuple(tensor.shape)}, {tensor.dtype}"
 
 
-def refuse_different_rules(transport: Transport, topology: Topology, algorithm: Algorithm) -> None:
+def refuse_different_rules(
+    transport: Transport, topology: Topology, algorithm: Algorithm, steps_per_epoch: int | None
+) -> None:
     """Raise ``UserError`` where two ranks would follow different rules or graphs, which would deadlock."""
     mine = {
         "their algorithm": algorithm.described,
         "their compressor": repr(algorithm.compressor),
+        "their steps_per_epoch": steps_per_epoch,
         "their topology": topology.digest,
     }
     refuse_differences(transport, mine)

@@ -35,13 +35,15 @@ class Algorithm(nn.Module):
     step, so that a parameter without a gradient on some ranks counts as zero there. ``uses_x_prev``: ``combine`` wants
     the parameters from before the local step. ``owns_direction``: momentum and weight decay are the rule's own, and
     the local step is plain SGD. ``needs``: what the compressor must be for the rule's analysis to hold; a rule that
-    remembers the ``entries`` it did not send wants a contraction if it is sparse, and an unbiased one if it is dense.
+    remembers the ``entries`` it did not send wants whole values if it is sparse, and an unbiased one if it is dense.
+    ``state_depends_on``: settings without which the buffers mean something else.
     """
 
     central = False
     synchronous = False
     uses_x_prev = False
     owns_direction = False
+    state_depends_on: tuple[str, ...] = ()
     needs: Literal["anything", "contraction", "unbiased", "entries"] = "anything"
 
     def __init__(self, compressor: Compressor) -> None:
@@ -54,6 +56,16 @@ class Algorithm(nn.Module):
     def counts_epochs(self) -> bool:
         """Whether the rule changes with the epoch."""
         return self.compressor.counts_epochs
+
+    @property
+    def kind(self) -> str:
+        """The class, with the settings that its state depends on."""
+        settings = ", ".join(f"{name}={getattr(self, name)}" for name in self.state_depends_on)
+        return type(self).__name__ + (f"({settings})" if settings else "")
+
+    def unwise(self, local: torch.optim.Optimizer) -> str:
+        """Why ``local`` is a poor choice around this rule, in one sentence; empty where it is not."""
+        return ""
 
     def sent(self, message: Message, like: Tensor) -> Tensor:
         """What ``message`` says, as every receiver reads it, in the shape of ``like``."""

@@ -8,7 +8,6 @@ from mpidec.compress.base import Compressor
 from mpidec.compress.dense import Identity
 from mpidec.compress.sign import Sign
 from mpidec.errors import UserError
-from mpidec.optim import wants_contraction
 from mpidec.optim.base import Algorithm
 from mpidec.topology import Topology
 
@@ -54,30 +53,35 @@ def refuse_gamma(gamma: float) -> float:
 def refuse_clip(clip: float | None) -> float | None:
     """``clip``; ``UserError`` where it is no norm to clip a gradient to."""
     if clip is not None and not 0 < clip < float("inf"):
-        raise UserError(f"clip, the largest norm of a gradient tensor, is above 0 and finite: got {clip}")
+        raise UserError(f"clip, which limits the norm of each gradient tensor, is above 0 and finite: got {clip}")
     return clip
 
 
 def refuse_second_direction(local: torch.optim.Optimizer, algorithm: Algorithm) -> None:
     """Raise ``UserError`` for a ``local`` optimizer with a direction of its own, under a rule that owns it."""
-    for name in ("momentum", "weight_decay", "betas"):
-        given = next((group[name] for group in local.param_groups if group.get(name)), None)
-        if algorithm.owns_direction and given is not None:
-            rule = type(algorithm).__name__
-            raise UserError(
-                f"{rule} compresses the direction of the step, so momentum and weight decay are its own: the local "
-                f"{type(local).__name__} has {name}={given}; wrap a torch.optim.SGD without, and give them to {rule}"
-            )
+    if not algorithm.owns_direction:
+        return
+    given = "is no torch.optim.SGD"
+    if isinstance(local, torch.optim.SGD):
+        settings = (
+            (name, group[name]) for group in local.param_groups for name in ("momentum", "weight_decay", "maximize")
+        )
+        given = next((f"has {name}={value}" for name, value in settings if value), "")
+    if given:
+        rule = type(algorithm).__name__
+        raise UserError(
+            f"{rule} compresses the direction of the step, so momentum and weight decay are its own: the local "
+            f"{type(local).__name__} {given}; wrap a plain torch.optim.SGD, and give them to {rule}"
+        )
 
 
-def unwise(algorithm: Algorithm) -> str:
-    """Why this compressor, bound to its segments, may let the algorithm diverge, in one sentence; empty if it fits."""
-    rule, C = type(algorithm).__name__, algorithm.compressor
-    if algorithm.needs == "anything":
-        return ""
-    contraction = wants_contraction(algorithm.needs, C.sparse)
-    if not contraction and not C.is_unbiased:
+def unwise(algorithm: Algorithm, local: torch.optim.Optimizer) -> str:
+    """Why this compressor, bound to its segments, or ``local`` may not do here, in one sentence; empty if they fit."""
+    rule, C, needs = type(algorithm).__name__, algorithm.compressor, algorithm.needs
+    if needs == "entries" and C.sparse:
+        return f"{rule} forgets what it sends, and {C!r} sends it enlarged: it may diverge" if C.is_unbiased else ""
+    if needs in ("unbiased", "entries") and not C.is_unbiased:
         return f"{rule} is analysed for unbiased compressors, and {C!r} is biased: the average of the models may drift"
-    if contraction and not C.is_contraction:
-        return f"{rule} is analysed for contractions, and {C!r} can lengthen what it compresses: it may diverge"
-    return ""
+    if needs != "anything" and not C.is_contraction:
+        return f"{rule} with {C!r} may diverge: what that sends can be further off than if nothing were sent"
+    return algorithm.unwise(local)

@@ -33,7 +33,7 @@ class DGC(Directed):
         compressor: sparse (``TopK(0.01)`` where none is given; ``warmup_epochs`` is the paper's warm-up), or dense and
             unbiased, as ``QSGD(bits, contraction=False)``. Raises ``UserError`` for ``Sign``.
         momentum, nesterov, weight_decay: in the place of the local optimizer's.
-        clip: largest norm of a tensor of the mean gradient, or ``None``. Raises ``UserError`` for 0 and below.
+        clip: sqrt(n) times the norm that no tensor of d exceeds, or ``None``. Raises ``UserError`` for 0 and below.
         mask_momentum: the paper's momentum factor masking; the published code of arXiv 1907.09356 has it off.
 
     >>> import torch; from mpidec import Rows, Step, Topology

@@ -45,7 +45,8 @@ class Directed(Algorithm):
 
     def decayed(self, g: Tensor, x: Tensor) -> Tensor:
         """``d``, in float32 at least."""
-        return accumulator(x).add_(g).add_(x, alpha=self.weight_decay)
+        d = accumulator(x).add_(g)
+        return d.add_(x, alpha=self.weight_decay) if self.weight_decay else d
 
     def accelerated(self, d: Tensor) -> Tensor:
         """``D``, for which the momentum buffer takes ``d`` up."""

@@ -66,7 +66,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
             )
         if algorithm.compressor.bound:
             raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
-        if algorithm.counts_epochs and not steps_per_epoch:
+        if steps_per_epoch is not None and steps_per_epoch < 1:
+            raise UserError(f"steps_per_epoch is a number of steps, 1 or more: got {steps_per_epoch}")
+        if algorithm.counts_epochs and steps_per_epoch is None:
             raise UserError(
                 f"{type(algorithm).__name__} with {algorithm.compressor!r} changes with the epoch: give steps_per_epoch"
             )
@@ -76,14 +78,14 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.__setstate__({"defaults": local.defaults})
         self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
         self.flat = FlatBuffer(model, local.param_groups)
-        refuse_different_rules(self.comm.transport, self.comm.topology, algorithm)
+        refuse_different_rules(self.comm.transport, self.comm.topology, algorithm, steps_per_epoch)
         refuse_different_models(self.comm.transport, model, self.flat)
         if broadcast:
             broadcast_model(self.comm.transport, model, self.flat)
         self.steps = 0
         self.seconds = {"local_step": 0.0, "algorithm": 0.0, "exchange": 0.0}
         algorithm.compressor.bind(self.flat.sizes, self.comm.noise)
-        if self.comm.rank == 0 and (reason := unwise(algorithm)):
+        if self.comm.rank == 0 and (reason := unwise(algorithm, local)):
             warnings.warn(reason, stacklevel=2)
         with torch.no_grad():
             algorithm.start(self.flat.data, self.comm)
@@ -118,14 +120,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             used, overflowed = self._agree(used, overflowed)
         self.flat.bind_grad(used)
         self.steps += 1
-        epoch = self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0
-        self.algorithm.run(
-            self.flat.data,
-            self.flat.grad,
-            self.comm,
-            Step(self.steps, epoch),
-            lambda: None if overflowed else self._local_step(),
-        )
+        self._run(used, overflowed)
         local, exchange = self.seconds["local_step"] - before[0], self.comm.seconds_waiting - before[1]
         self.seconds["exchange"] += exchange
         self.seconds["algorithm"] += time.perf_counter() - started - local - exchange
@@ -172,6 +167,11 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     f"the state was saved for other parameters: {name!r} has the shape {there.get(name)} there, and "
                     f"{here.get(name)} here"
                 )
+        saved_buffers, own = sorted(state_dict["algorithm"]), sorted(name for name, _ in self.algorithm.named_buffers())
+        if saved_buffers != own:
+            raise UserError(
+                f"the state was saved by a {mine['rule']} of other options: it holds {saved_buffers}, here are {own}"
+            )
         self.local.load_state_dict(state_dict["local"])
         for name, buffer in self.algorithm.named_buffers():
             saved = state_dict["algorithm"][name]
@@ -188,9 +188,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _identity(self) -> dict[str, Any]:
         """What a state must have been saved by, and for."""
         return {
-            "rule": type(self.algorithm).__name__,
+            "rule": self.algorithm.kind,
             "shapes": {s.name: list(s.shape) for s in self.flat.segments},
         }
+
+    def _run(self, used: Tensor, overflowed: bool) -> None:
+        """The algorithm around the local step, which an overflow leaves out."""
+        x, g, algorithm = self.flat.data, self.flat.grad, self.algorithm
+        if overflowed and algorithm.synchronous:
+            return  # on all ranks alike: nobody has a gradient to sum
+        if overflowed:
+            g.zero_()
+        step = Step(self.steps, self.steps / self.steps_per_epoch if self.steps_per_epoch else 0.0)
+        # What no rank has a gradient of neither moves nor enters a memory, from which nothing would move it.
+        idle = ~used if algorithm.synchronous else torch.zeros_like(used)
+        with self.flat.untouched(idle, [x, *(b for b in algorithm.buffers() if b.shape == x.shape)]):
+            algorithm.run(x, g, self.comm, step, lambda: None if overflowed else self._local_step())
 
     def _local_step(self) -> None:
         started = time.perf_counter()

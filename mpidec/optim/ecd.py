@@ -26,7 +26,7 @@ class ECD(Algorithm):
     which moves each public copy to (1 - 2/t) x_hat + (2/t) C(z). Under a sparse C only the chosen coordinates of the
     copies move, by increments that travel in place of the values::
 
-        q      = (2/t) (z - x_hat), on the support of C(z)
+        q      = (2/t) (z - x_hat), on the support of C(z), times s/k for an unbiased random-k
         x_hat += q
         mixed += sum_j W[i, j] q_j
 

@@ -32,8 +32,7 @@ class EFSignSGD(Directed):
 
     Args:
         compressor: any contraction; ``Sign()`` where none is given.
-        residual: one of the two names above. Raises ``UserError`` for another one.
-        momentum, nesterov, weight_decay: of the second form; the first raises ``UserError``.
+        residual: one of the two names above; momentum, nesterov, weight_decay: of the second. ``UserError`` otherwise.
 
     >>> import torch; from mpidec import Rows, Step, Topology
     >>> x, rule, comm = torch.zeros(4, 2), EFSignSGD(), Rows(Topology.named("complete", 4))
@@ -45,6 +44,7 @@ class EFSignSGD(Directed):
 
     central = synchronous = True
     needs = "contraction"
+    state_depends_on = ("residual",)
     e: Tensor
 
     def __init__(

@@ -12,7 +12,7 @@ from mpidec.compress.sign import Sign
 from mpidec.names import canonical
 from mpidec.optim import DIRECTIONS, PERIOD, PRODUCTS
 from mpidec.optim.base import accumulator
-from mpidec.optim.local_sign_sgd import Signed
+from mpidec.optim.signed import Signed
 
 
 class LocalEFSignSGD(Signed):
@@ -66,9 +66,11 @@ class LocalEFSignSGD(Signed):
 
     def moved(self, delta: Tensor, comm: Communicator) -> Tensor:
         v = delta + self.e
+        q = self.compressor.encode(v)
         if self.product == "exact":
-            self.e.copy_(v - self.sent(self.compressor.encode(v), v))
+            own = self.sent(q, v)
         else:
             sizes = self.compressor.sizes(v.shape[-1])
-            self.e.copy_(v - scale(accumulator(v).add_(v >= 0).mul_(2).sub_(1), mean_magnitudes(v, sizes), sizes))
-        return super().moved(v, comm)
+            own = scale(accumulator(v).add_(v >= 0).mul_(2).sub_(1), mean_magnitudes(v, sizes), sizes)
+        self.e.copy_(v - own)
+        return self.averaged(q, v, comm)

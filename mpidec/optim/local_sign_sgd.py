@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from mpidec.communicator import Communicator
-from mpidec.compress.base import Compressor
-from mpidec.compress.dense import Identity
-from mpidec.compress.segments import mean_magnitudes, scale
 from mpidec.compress.sign import Sign
 from mpidec.names import canonical
 from mpidec.optim import PERIOD, PRODUCTS
-from mpidec.optim.base import mean_of
-from mpidec.optim.periodic import Periodic
-
-
-class Signed(Periodic):
-    """What the two local sign rules share: directions and magnitudes may be averaged apart.
-
-    ``direction`` encodes s_j, or a_j s_j where it is scaled.
-    """
-
-    def __init__(self, direction: Compressor, period: int, start_epoch: float, product: str) -> None:
-        super().__init__(direction, period, start_epoch)
-        self.product = product
-
-    def moved(self, delta: Tensor, comm: Communicator) -> Tensor:
-        mean = mean_of(self.compressor.encode(delta), delta, comm)
-        if self.product == "separate":
-            sizes = self.compressor.sizes(delta.shape[-1])
-            magnitudes = mean_magnitudes(delta, sizes)
-            scale(mean, mean_of(Identity().encode(magnitudes), magnitudes, comm), sizes)
-        return mean
+from mpidec.optim.signed import Signed
+from mpidec.optim.signum import Signum
 
 
 class LocalSignSGD(Signed):
@@ -66,3 +45,13 @@ class LocalSignSGD(Signed):
     def __init__(self, period: int = PERIOD, start_epoch: float = 0.0, product: str = PRODUCTS[0]) -> None:
         product = canonical("product", product, PRODUCTS)
         super().__init__(Sign(scaled=product == "exact"), period, start_epoch, product)
+
+    def moved(self, delta: Tensor, comm: Communicator) -> Tensor:
+        return self.averaged(self.compressor.encode(delta), delta, comm)
+
+    def unwise(self, local: torch.optim.Optimizer) -> str:
+        if not isinstance(local, Signum):
+            return "the local step of LocalSignSGD is mpidec.Signum; around another one, LocalEFSignSGD remembers more"
+        if self.period % 2 == 0 and not any(group["momentum"] for group in local.param_groups):
+            return f"an even period ({self.period}) of sign steps without momentum can cancel: take an odd one"
+        return ""

@@ -13,10 +13,12 @@ from mpidec.optim.base import Algorithm, Step, accumulator
 
 
 class Periodic(Algorithm):
-    """Local steps, and in some steps a synchronisation, which moves the consensus model ``c`` on every rank alike::
+    """Local steps, and in some steps a synchronisation, which moves the consensus model ``c``, x at the start::
 
         c = c - moved(c - x)               # a mean over the ranks, which each rule takes in its own way
         x = c
+
+    All ranks move it alike: where they do not start from one model, what they differ by stays.
 
     Steps count from 1. A step synchronises where ``period`` divides it, and in every step of the first ``start_epoch``
     epochs (post-local SGD, Lin et al. 2020, arXiv 1808.07217), where the epoch of step t is t / steps per epoch.

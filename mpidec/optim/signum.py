@@ -49,7 +49,10 @@ class Signum(torch.optim.Optimizer):
                     continue
                 direction = p.grad.add(p, alpha=group["weight_decay"])
                 if group["momentum"]:
-                    buffer = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+                    state = self.state[p]
+                    if not state:
+                        state["momentum_buffer"] = torch.zeros_like(p)
+                    buffer = state["momentum_buffer"]
                     buffer.mul_(group["momentum"]).add_(direction)
                     direction = direction.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer
                 p.sub_(direction.sign(), alpha=group["lr"])

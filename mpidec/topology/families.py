@@ -165,7 +165,10 @@ def named(name: str, size: int) -> Topology:
     if size < 1:
         raise UserError(f"a topology has at least 1 rank: got {size}")
     family = FAMILIES[name] if name in FAMILIES else plugins.load("topologies", name)
-    return built(name, size, family(size))
+    made = family(size)
+    if not isinstance(made, (set, Topology)):
+        raise UserError(f"the family {name!r} must make a set of edges or a Topology: got {type(made).__name__}")
+    return built(name, size, made)
 
 
 def built(name: str, size: int, made: Edges | Topology) -> Topology:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mpidec import compress, optim
@@ -23,8 +24,8 @@ def fitting_compressor(algorithm: str, entry: optim.Entry, given: str | None) ->
     name = canonical("compressor", given, compress.known())
     if not entry.compressors:
         raise UserError(f"{algorithm} has a message of its own and takes no compressor: leave out --compressor {name}")
-    foreign = name not in compress.COMPRESSORS and entry.compressors != optim.DENSE
-    if name not in entry.compressors and not foreign:
+    # Whether a foreign one fits, its class and the algorithm's must say.
+    if name in compress.COMPRESSORS and name not in entry.compressors:
         takes = [one for one, other in optim.ALGORITHMS.items() if name in other.compressors]
         raise UserError(
             f"{algorithm} does not work with the compressor {name}, which loses what is never sent again: "
@@ -90,12 +91,19 @@ def parsed(kind: str, options: str | None) -> dict[str, Any]:
 
     Raises ``UserError`` for another form.
     """
-    import yaml
-
-    made = {}
+    made: dict[str, Any] = {}
     for one in options.split(",") if options else []:
         name, equals, value = one.partition("=")
         if not equals or not name.strip().isidentifier():
             raise UserError(f"--{kind}-options are NAME=VALUE, separated by commas: got {one!r}")
-        made[name.strip()] = yaml.safe_load(value)
+        made[name.strip()] = _value(value.strip())
     return made
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text

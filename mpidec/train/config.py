@@ -57,7 +57,7 @@ class Config:
     residual: Name = None
     """ef-sign: what is remembered, in units of the parameters or of the direction; unset: parameters"""
     clip: Number = None
-    """dgc: largest norm of a tensor of the mean gradient; unset: no limit"""
+    """dgc: norm that no tensor of a rank's gradient exceeds, times the root of the ranks; unset: no limit"""
     mask_momentum: Truth = None
     """dgc: True takes the momentum of entries that were sent back to 0; unset: True"""
     ratio: Number = None

@@ -57,19 +57,30 @@ def _given(arguments: list[str], name: str) -> str | None:
 
 
 def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
-    """The options of the file that lose their meaning by an algorithm or compressor chosen on the command line."""
+    """The options of the file that lose their meaning by an algorithm or compressor chosen on the command line.
+
+    A learning rate or a contraction that the file's algorithm has by default counts as not chosen.
+    """
     lost: set[str] = set()
-    chosen = _given(arguments, "algorithm")
+    before = optim.entry(canonical("algorithm", options.get("algorithm", Config.algorithm), optim.known()))
+    chosen, given = _given(arguments, "algorithm"), _given(arguments, "compressor")
     if chosen is not None:
-        entry = optim.entry(canonical("algorithm", chosen, optim.known()))
-        lost |= _not_of(options, {name: e.options for name, e in optim.ALGORITHMS.items()}, entry.options)
-        if options.get("compressor") not in entry.compressors:
-            lost |= {"compressor"} & options.keys()
-    given = _given(arguments, "compressor")
+        name = canonical("algorithm", chosen, optim.known())
+        entry = optim.entry(name)
+        lost |= _not_of(options, {one: e.options for one, e in optim.ALGORITHMS.items()}, entry.options)
+        if entry is not before:
+            lost |= {"algorithm_options"} | ({"lr"} if options.get("lr") == before.lr else set())
+        present = options.get("compressor")
+        if (present in compress.COMPRESSORS and present not in entry.compressors) or not entry.compressors:
+            lost |= {"compressor"}
     if given is not None or "compressor" in lost:
         own = compress.OPTIONS.get(canonical("compressor", given, compress.known()), {}) if given else {}
-        lost |= _not_of(options, compress.OPTIONS, own)
-    return lost
+        lost |= _not_of(options, compress.OPTIONS, own) | {"compressor_options"}
+    if lost or chosen or given:
+        sparse = options.get("compressor") in optim.SPARSE
+        if options.get("contraction") == optim.wants_contraction(before.needs, sparse):
+            lost |= {"contraction"}
+    return lost & options.keys()
 
 
 def _not_of(options: dict[str, Any], everyones: dict[str, dict[str, Any]], own: Collection[str]) -> set[str]:

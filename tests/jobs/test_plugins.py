@@ -33,6 +33,9 @@ class Lazy(DPSGD):
         if step.index % self.every == 0:
             super().combine(x, x_prev, comm, step)
 
+def listed(size):
+    return list(range(size))
+
 def wheel(size):
     return {(0, rank) for rank in range(1, size)} | {(rank, rank % (size - 1) + 1) for rank in range(1, size)}
 """
@@ -40,6 +43,7 @@ ENTRIES = """
 [mpidec.algorithms]
 gradient-tracking = elsewhere_tracking:GradientTracking
 lazy = elsewhere:Lazy
+no-class = elsewhere:wheel
 broken = elsewhere_broken:Rule
 choco = elsewhere:Lazy
 
@@ -48,6 +52,7 @@ rounded = elsewhere:Rounded
 
 [mpidec.topologies]
 wheel = elsewhere:wheel
+no-graph = elsewhere:listed
 """
 
 
@@ -66,7 +71,7 @@ def elsewhere(tmp_path: Path) -> Path:
 
 def test_they_appear_in_help(elsewhere: Path) -> None:
     shown = " ".join(alone("-m", "mpidec.train", "--help", cwd=elsewhere).stdout.replace("│", " ").split())
-    for what in ("deepsqueeze, broken, gradient-tracking or lazy", "qsgd or rounded", "torus or wheel"):
+    for what in ("deepsqueeze, broken, gradient-tracking, lazy or no-class", "qsgd or rounded", "no-graph or wheel"):
         assert what in shown
 
 
@@ -76,8 +81,9 @@ def test_they_appear_in_help(elsewhere: Path) -> None:
         ["--algorithm", "gradient-tracking", "--lr", "0.05", "--momentum", "0"],
         ["--algorithm", "lazy", "--algorithm-options", "every=3", "--compressor", "identity", "--topology", "wheel"],
         ["--compressor", "rounded", "--compressor-options", "digits=3"],
+        ["--algorithm", "dpsgd", "--compressor", "rounded"],
     ],
-    ids=["algorithm", "algorithm and topology", "compressor"],
+    ids=["algorithm", "algorithm and topology", "compressor", "compressor of dpsgd"],
 )
 def test_they_train(options: list[str], elsewhere: Path) -> None:
     done = mpirun(4, *TRAIN, *options, "--out", "run", cwd=elsewhere)
@@ -102,6 +108,11 @@ def test_they_train(options: list[str], elsewhere: Path) -> None:
         (["--algorithm", "lazy", "--algorithm-options", "every"], "are NAME=VALUE, separated by commas: got 'every'"),
         (["--algorithm", "laxy"], "perhaps you meant lazy"),
         (
+            ["--algorithm", "no-class"],
+            "no-class is registered among the algorithms, but it is no subclass of Algorithm",
+        ),
+        (["--topology", "no-graph"], "the family 'no-graph' must make a set of edges or a Topology: got list"),
+        (
             ["--algorithm", "gradient-tracking", "--compressor", "sign"],
             "has a message of its own and takes no compressor",
         ),
@@ -111,6 +122,25 @@ def test_mistakes(options: list[str], sentence: str, elsewhere: Path) -> None:
     done = alone(*TRAIN, *options, cwd=elsewhere)
     assert_one_sentence(done.stderr, sentence)
     assert done.returncode != 0
+
+
+def test_a_file_of_theirs_can_be_overruled(elsewhere: Path) -> None:
+    (elsewhere / "own.yaml").write_text(
+        "algorithm: lazy\nalgorithm_options: every=3\ncompressor: rounded\ncompressor_options: digits=3\n"
+    )
+    program = (
+        "import sys, tyro; from mpidec.train.config import Config; from mpidec.train.configfile import expand; "
+        "c = tyro.cli(Config, args=expand(['--config', 'own.yaml', *sys.argv[1:]])); "
+        "print(c.algorithm, c.algorithm_options, c.compressor, c.compressor_options)"
+    )
+    for options, expected in (
+        ((), "lazy every=3 rounded digits=3"),
+        (("--algorithm", "choco"), "choco None rounded digits=3"),
+        (("--algorithm", "choco", "--compressor", "sign"), "choco None sign None"),
+        (("--algorithm", "sign"), "sign None None None"),
+    ):
+        done = alone("-c", program, *options, cwd=elsewhere)
+        assert done.stdout.strip() == expected, done.stderr
 
 
 def test_names_of_mpidec_cannot_be_taken(elsewhere: Path) -> None:

@@ -54,6 +54,8 @@ def test_different_rules_are_refused(world: World) -> None:
         DistributedOptimizer(sgd(model := net()), model, CHOCO(None if world.rank != 1 else TopK(0.1)))
     with pytest.raises(UserError, match=r"the ranks differ in their algorithm: CHOCO\(gamma=0.1, resync=0\) on rank 0"):
         DistributedOptimizer(sgd(model := net()), model, CHOCO(gamma=0.1 if world.rank != 1 else 0.2))
+    with pytest.raises(UserError, match="the ranks differ in their steps_per_epoch: 10 on rank 0, but 11 on rank 1"):
+        DistributedOptimizer(sgd(model := net()), model, CHOCO(), steps_per_epoch=10 + (world.rank == 1))
     with pytest.raises(UserError, match=r"in their algorithm: DPSGD\(.* on rank 0, but CHOCO\(.* on rank 1"):
         DistributedOptimizer(sgd(model := net()), model, CHOCO() if world.rank == 1 else DPSGD())
 

@@ -64,6 +64,7 @@ TABLE = {
         memory="v",
     ),
     "dgc-clip": Row("dgc", {**DIRECT, "clip": 0.5, "mask_momentum": False}, lambda: TopK(0.2), PLAIN, None, memory="v"),
+    "dgc-warm-up": Row("dgc", DIRECT, lambda: TopK(0.05, warmup_epochs=3), PLAIN, None, memory="v"),
     "sign": Row("sign", DIRECT, locals=("small-sgd",), exact=None),
     "sign-mean": Row("sign", {"vote": "mean"}, locals=("small-sgd",), exact=None),
     "ef-sign": Row("ef-sign", exact={"compressor": Identity}, memory="e"),

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from mpidec import DGC, QSGD, DistributedOptimizer, Identity, Rows, Sign, TopK, Topology, UserError, algorithm
+from mpidec import DGC, QSGD, DistributedOptimizer, Identity, RandomK, Rows, Sign, TopK, Topology, UserError, algorithm
 from support.problems import alone, net
 from support.table import LOCALS, TABLE
 from support.training import wrap
@@ -18,15 +18,15 @@ from support.training import wrap
     [
         (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9), "SGD has momentum=0.9"),
         (lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01), "SGD has weight_decay=0.01"),
-        (lambda p: torch.optim.AdamW(p, weight_decay=0), r"AdamW has betas=\(0.9, 0.999\)"),
+        (lambda p: torch.optim.SGD(p, lr=0.1, maximize=True), "SGD has maximize=True"),
+        (lambda p: torch.optim.AdamW(p, weight_decay=0), "AdamW is no torch.optim.SGD"),
+        (lambda p: torch.optim.RMSprop(p), "RMSprop is no torch.optim.SGD"),
         (lambda p: torch.optim.SGD([{"params": list(p), "momentum": 0.5}], lr=0.1), "SGD has momentum=0.5"),
     ],
 )
 @pytest.mark.parametrize("name", ["dgc", "sign", "ef-sign-direction"])
 def test_a_second_momentum_is_refused(name: str, make, has: str) -> None:
-    with pytest.raises(
-        UserError, match=f"compresses the direction of the step.*the local {has}; wrap a torch.optim.SGD"
-    ):
+    with pytest.raises(UserError, match=f"compresses the direction of the step.*the local {has}; wrap a plain torch"):
         wrap(net(), TABLE[name].rule, make)
 
 
@@ -66,10 +66,16 @@ def test_rules_that_count_epochs_want_to_know_their_length(rule) -> None:
 @pytest.mark.parametrize(
     ("name", "compressor", "reason"),
     [
-        ("choco", QSGD(2, contraction=False), "can lengthen what it compresses: it may diverge"),
-        ("deepsqueeze", QSGD(1, contraction=False), "can lengthen what it compresses"),
+        (
+            "choco",
+            QSGD(2, contraction=False),
+            "CHOCO with QSGD(2, False) may diverge: what that sends can be further off than if nothing",
+        ),
+        ("deepsqueeze", QSGD(1, contraction=False), "DeepSqueeze with QSGD(1, False) may diverge"),
         ("dcd", Sign(), "DCD is analysed for unbiased compressors, and Sign() is biased"),
         ("ecd", TopK(0.1), "the average of the models may drift"),
+        ("dcd", RandomK(0.01, contraction=False), "DCD with RandomK(0.01, contraction=False) may diverge"),
+        ("ecd", QSGD(1, contraction=False), "ECD with QSGD(1, False) may diverge"),
     ],
 )
 def test_unwise_compressors_are_warned_about(name: str, compressor, reason: str) -> None:
@@ -78,12 +84,32 @@ def test_unwise_compressors_are_warned_about(name: str, compressor, reason: str)
     assert len(told) == 1
 
 
+def test_dgc_wants_random_entries_as_they_are() -> None:
+    with pytest.warns(UserWarning, match=r"DGC forgets what it sends, and RandomK\(0.6, .*\) sends it enlarged"):
+        wrap(net(), lambda: DGC(RandomK(0.6, contraction=False)), LOCALS["sgd"])
+
+
+@pytest.mark.parametrize(
+    ("period", "local", "reason"),
+    [
+        (3, "sgd", "the local step of LocalSignSGD is mpidec.Signum"),
+        (4, "signum", r"an even period \(4\) of sign steps without momentum can cancel"),
+    ],
+)
+def test_unwise_local_steps_of_local_sign(period: int, local: str, reason: str) -> None:
+    with pytest.warns(UserWarning, match=reason):
+        wrap(net(), lambda: algorithm("local-sign", period=period), LOCALS[local])
+
+
 @pytest.mark.filterwarnings("error")
 def test_fine_ones_are_not() -> None:
     wrap(net(), lambda: algorithm("choco", compressor=QSGD(8, contraction=False)))
     wrap(net(), lambda: algorithm("dcd"))
     wrap(net(), lambda: DGC(QSGD(4, contraction=False)), LOCALS["sgd"])
     wrap(net(), lambda: algorithm("dpsgd", compressor=Identity(torch.bfloat16)))
+    wrap(net(), lambda: algorithm("local-sign", period=4), LOCALS["signum-momentum"])
+    wrap(net(), lambda: algorithm("local-sign", period=3), LOCALS["signum"])
+    wrap(net(), lambda: DGC(RandomK(0.1)), LOCALS["sgd"])
 
 
 @pytest.mark.parametrize("name", ["choco", "dcd", "ecd"])

@@ -55,6 +55,19 @@ def test_another_algorithm_alone_takes_its_own_compressor(tmp_path: Path) -> Non
     assert parsed("--config", path, "--compressor", "sign").bits is None
 
 
+def test_what_the_files_algorithm_has_by_default_counts_as_not_chosen(tmp_path: Path) -> None:
+    path = saved(Config(compressor="qsgd"), tmp_path)
+    assert parsed("--config", path, "--algorithm", "sign").lr == 0.003
+    assert parsed("--config", path, "--algorithm", "dcd").contraction is False
+    assert parsed("--config", path, "--algorithm", "choco").contraction is True
+    path = saved(Config(compressor="qsgd", lr=0.02, contraction=False), tmp_path)
+    assert parsed("--config", path, "--algorithm", "sign").lr == 0.02
+    assert parsed("--config", path, "--algorithm", "deepsqueeze").contraction is False
+    path = saved(Config(algorithm="sign"), tmp_path)
+    assert parsed("--config", path, "--algorithm", "choco").lr == 0.1
+    assert parsed("--config", path).lr == 0.003
+
+
 def test_the_last_of_two_files_counts(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("epochs: 1\n")
     (tmp_path / "two.yaml").write_text("epochs: 2\nweight-decay: 0.5\n")

@@ -76,8 +76,10 @@ def test_and_differ_where_it_changes() -> None:
 
 
 def test_the_recorded_ef_sign_holds_for_both_residuals() -> None:
-    for path in sorted(FOLDER.glob("ef_sign_sgd__*")):
-        golden = load(path)
+    paths = sorted(FOLDER.glob("ef_sign_sgd__*"))
+    if not paths:
+        pytest.skip("no recording of ef-sign in this folder")
+    for golden in map(load, paths):
         own = {key: golden.hyper[key] for key in ("momentum", "nesterov", "weight_decay")}
         rule = algorithm("ef-sign", compressor=golden.compressor(), residual="direction", **own)
         x = golden.start()
@@ -86,10 +88,10 @@ def test_the_recorded_ef_sign_holds_for_both_residuals() -> None:
         rule.compressor.bind(golden.sizes, golden.noise)
         rule.start(x, comm)
         with torch.no_grad():
-            for t in range(1, 21):
+            for t in range(1, max(golden.checkpoints) + 1):
                 parameter.grad = torch.stack([golden.gradient(rank, t, x[rank]) for rank in range(golden.size)])
                 rule.run(x, parameter.grad, comm, Step(t), local.step)
-        torch.testing.assert_close(x, golden.checkpoints[20], rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(x, golden.checkpoints[max(golden.checkpoints)], rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(("name", "compressor"), [(n, c) for n, c in COMBINATIONS if n in ("choco", "dcd")])
@@ -114,8 +116,19 @@ def test_resync_takes_the_drift_of_float32_away() -> None:
     assert drifts[500] < 3e-7 < drifts[0]
 
 
-def test_unbiased_random_k_under_ecd_moves_copies_by_unbiased_increments() -> None:
-    rule = algorithm("ecd", compressor=RandomK(0.9, contraction=False))
-    x = descend(rule, lambda p: torch.optim.SGD(p, lr=0.02), RING, 60)
+@pytest.mark.parametrize("contraction", [True, False])
+def test_ecd_moves_the_copies_by_increments_that_random_k_enlarges_where_it_is_unbiased(contraction: bool) -> None:
+    rule, x = algorithm("ecd", compressor=RandomK(0.5, contraction)), torch.randn(5, 10, dtype=torch.float64)
+    comm = Rows(RING)
+    rule.compressor.bind([10], comm.noise)
+    rule.start(x, comm)
+    for t in range(1, 5):
+        before, x_prev = rule.x_hat.clone(), x.clone()
+        rule.run(x, x, comm, Step(t), lambda: x.mul_(0.9))
+        # x is now what the paper calls new.
+        wanted = (2 / t) * ((1 - t / 2) * x_prev + (t / 2) * x - before)
+        moved = rule.x_hat - before
+        assert ((moved != 0).sum(1) == 5).all()
+        expected = torch.where(moved != 0, wanted * (1 if contraction else 2), 0)
+        torch.testing.assert_close(moved, expected, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(rule.mixed, torch.tensor(RING.matrix) @ rule.x_hat, rtol=1e-10, atol=1e-10)
-    assert torch.isfinite(x).all()

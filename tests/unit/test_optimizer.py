@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from mpidec import CHOCO, DPSGD, AllReduce, DistributedOptimizer, Identity, Sign, TopK, UserError
+from mpidec import CHOCO, DGC, DPSGD, ECD, AllReduce, DistributedOptimizer, EFSignSGD, Identity, Sign, TopK, UserError
 from mpidec.launcher import launched
 from support.problems import alone, loss_of, net
 from support.table import LOCALS, RULES, TABLE
@@ -134,6 +134,35 @@ def test_state_is_keyed_by_parameter_name_and_strict() -> None:
         wrap(nn.Linear(2, 2)).load_state_dict(state)
     with pytest.raises(UserError, match="no state of a DistributedOptimizer"):
         optimizer.load_state_dict(optimizer.local.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("saver", "loader", "complaint"),
+    [
+        (
+            lambda: DGC(),
+            lambda: DGC(momentum=0.9),
+            r"by a DGC of other options: it holds \['v'\], here are \['momentum_",
+        ),
+        (lambda: ECD(), lambda: ECD(TopK(0.1)), r"it holds \['mixed'\], here are \['mixed', 'x_hat'\]"),
+        (
+            lambda: EFSignSGD(),
+            lambda: EFSignSGD(residual="direction"),
+            r"saved by EFSignSGD\(residual=parameters\), and cannot be taken up by EFSignSGD\(residual=direction\)",
+        ),
+    ],
+)
+def test_a_state_of_other_options_is_refused_with_nothing_loaded(saver, loader, complaint: str) -> None:
+    saved, model = wrap(net(), saver, lambda p: torch.optim.SGD(p, lr=0.5)), net()
+    optimizer = wrap(model, loader, LOCALS["sgd"])
+    with pytest.raises(UserError, match=complaint):
+        optimizer.load_state_dict(saved.state_dict())
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_steps_of_an_epoch_are_counted_from_1() -> None:
+    with pytest.raises(UserError, match="steps_per_epoch is a number of steps, 1 or more: got 0"):
+        wrap(net(), steps_per_epoch=0)
 
 
 def test_copies_and_doubles_are_refused() -> None:

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
 from mpidec import (
     DGC,
@@ -23,7 +22,7 @@ from mpidec import (
     run_on_threads,
 )
 from mpidec.compress.bits import packed_bytes
-from support.problems import loss_of, net
+from support.problems import net
 from support.table import LOCALS, TABLE
 from support.training import train, wrap, wrap_row
 
@@ -80,7 +79,7 @@ class TestDGC:
 
     @pytest.mark.parametrize("clip", [0, -1.0, float("nan"), float("inf")])
     def test_clip_out_of_range(self, clip: float) -> None:
-        with pytest.raises(UserError, match="clip, the largest norm"):
+        with pytest.raises(UserError, match="clip, which limits the norm of each gradient tensor"):
             DGC(clip=clip)
 
 
@@ -181,22 +180,3 @@ def test_the_others_follow_them(name: str, family: str, size: int) -> None:
 
     assert torch.equal(torch.stack(run_on_threads(work, size)), x)
     assert (x - x.mean(0)).norm() < 0.6 * (start - start.mean(0)).norm()
-
-
-def test_unused_parameters_do_not_move_on_several_ranks_either() -> None:
-    def work(world) -> list[str]:
-        moved = []
-        for name in ("allreduce", "sign", "dgc", "ef-sign", "local-sign", "choco"):
-            model = net()
-            model.add_module("unused", nn.Linear(3, 3))
-            optimizer = wrap_row(world, model, TABLE[name])
-            before = model.unused.weight.detach().clone()
-            for step in (1, 2, 3):
-                optimizer.zero_grad()
-                loss_of(model[:3], world.rank, step).backward()
-                optimizer.step()
-            if not torch.allclose(model.unused.weight, before, atol=1e-7):
-                moved.append(name)
-        return moved
-
-    assert run_on_threads(work, 3) == [[], [], []]
