@@ -8,7 +8,7 @@ from torch import Tensor
 _WORD = 2**64
 _BITS = 24  # of each draw: what a float32 holds exactly
 _ROUNDS = 6  # of the Feistel network
-SMALL = 1024  # entries up to which a whole segment is sorted
+SMALL = 2**14  # entries up to which sorting them all takes less time than the many small steps of a permutation
 
 
 def uniform(seed: int, step: int, ranks: Tensor, like: Tensor) -> Tensor:

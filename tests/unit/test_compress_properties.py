@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -103,15 +103,16 @@ class TestRandomK:
         return lambda like: torch.rand(like.shape, generator=torch.Generator().manual_seed(step), dtype=like.dtype)
 
     @pytest.mark.parametrize("contraction", [True, False])
-    @pytest.mark.parametrize("size", [7, 40, 1500])
+    @pytest.mark.parametrize("size", [7, 40, 17_000])
     def test_mean_and_variance_over_draws(self, contraction: bool, size: int) -> None:
         x, C, ratio = torch.randn(size, dtype=torch.float64), RandomK(0.3, contraction), int(size * 0.3) / size
-        X = x.expand(2000, size).contiguous()
+        draws = 2000 if size < SMALL else 300
+        X = x.expand(draws, size).contiguous()
         C.bind([size], self.keyed(size))
         found = decode(C, C.encode(X), X)
         expected = x if not contraction else ratio * x
         deviation = (found - expected).square().mean(0).sqrt().max()
-        assert float((found.mean(0) - expected).abs().max()) < 5 * float(deviation) / 2000**0.5
+        assert float((found.mean(0) - expected).abs().max()) < 5.5 * float(deviation) / draws**0.5
         error = float((found - x).square().sum(-1).mean() / x.square().sum())
         assert error == pytest.approx(1 - ratio if contraction else 1 / ratio - 1, rel=0.05)
 
@@ -136,7 +137,8 @@ class TestRandomK:
             assert torch.equal(again.buffer, C.encode(other).buffer)
 
 
-@given(st.integers(1, 5 * SMALL), st.integers(0, 2**40), st.integers(0, 9))
+@settings(max_examples=50)
+@given(st.integers(1, 40) | st.integers(1, 3 * SMALL), st.integers(0, 2**40), st.integers(0, 9))
 def test_distinct_indices_are_a_permutation(size: int, key: int, number: int) -> None:
     keys = torch.tensor([[key], [key + 1]])
     found = distinct(keys, number, size, size)
