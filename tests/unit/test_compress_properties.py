@@ -103,10 +103,10 @@ class TestRandomK:
         return lambda like: torch.rand(like.shape, generator=torch.Generator().manual_seed(step), dtype=like.dtype)
 
     @pytest.mark.parametrize("contraction", [True, False])
-    @pytest.mark.parametrize("size", [7, 40, 17_000])
+    @pytest.mark.parametrize("size", [7, 40, 60_000])
     def test_mean_and_variance_over_draws(self, contraction: bool, size: int) -> None:
         x, C, ratio = torch.randn(size, dtype=torch.float64), RandomK(0.3, contraction), int(size * 0.3) / size
-        draws = 2000 if size < SMALL else 300
+        draws = 2000 if size < SMALL else 40
         X = x.expand(draws, size).contiguous()
         C.bind([size], self.keyed(size))
         found = decode(C, C.encode(X), X)
@@ -137,7 +137,7 @@ class TestRandomK:
             assert torch.equal(again.buffer, C.encode(other).buffer)
 
 
-@settings(max_examples=30)
+@settings(max_examples=8)
 @given(st.integers(1, 40) | st.integers(SMALL - 99, SMALL + 99), st.integers(0, 2**40), st.integers(0, 9))
 def test_distinct_indices_are_a_permutation(size: int, key: int, number: int) -> None:
     keys = torch.tensor([[key], [key + 1]])
