@@ -28,6 +28,14 @@ def _plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
+def merged(own: Iterable[str], others: Iterable[str]) -> list[str]:
+    """``own`` names, then those of the ``others`` that are no other spelling of an earlier one."""
+    spellings: dict[str, str] = {}
+    for one in (*own, *others):
+        spellings.setdefault(_plain(one), one)
+    return list(spellings.values())
+
+
 def canonical(kind: str, name: str, known: Iterable[str]) -> str:
     """The spelling of ``name`` among ``known``; case, hyphens and underscores do not matter.
 

@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from mpidec import plugins
-from mpidec.names import canonical, construct
+from mpidec.names import canonical, construct, merged
 
 if TYPE_CHECKING:
     from mpidec.compress.base import Compressor
@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def known() -> list[str]:
     """The names of all compressors, those of other packages last."""
-    return list(dict.fromkeys([*COMPRESSORS, *plugins.names("compressors")]))
+    return merged(COMPRESSORS, plugins.names("compressors"))
 
 
 def compressor(name: str, **options: Any) -> Compressor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpidec import plugins
 from mpidec.compress import COMPRESSORS
-from mpidec.names import canonical, construct
+from mpidec.names import canonical, construct, merged
 
 if TYPE_CHECKING:
     from mpidec.optim.base import Algorithm
@@ -103,7 +103,7 @@ def wants_contraction(needs: str, sparse: bool) -> bool:
 
 def known() -> list[str]:
     """The names of all algorithms, those of other packages last."""
-    return list(dict.fromkeys([*ALGORITHMS, *plugins.names("algorithms")]))
+    return merged(ALGORITHMS, plugins.names("algorithms"))
 
 
 def entry(name: str) -> Entry:

@@ -64,7 +64,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise UserError(
                 "LBFGS evaluates its closure many times a step, which no algorithm here can follow: take another"
             )
-        if algorithm.compressor.bound:
+        # Claimed in one go: ranks that are threads may share an algorithm by mistake.
+        if vars(algorithm).setdefault("_owner", self) is not self or algorithm.compressor.bound:
             raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
         if steps_per_epoch is not None and steps_per_epoch < 1:
             raise UserError(f"steps_per_epoch is a number of steps, 1 or more: got {steps_per_epoch}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from mpidec import plugins
 from mpidec.errors import UserError
-from mpidec.names import canonical
+from mpidec.names import canonical, merged
 from mpidec.topology.changing import matching_ring, one_peer_exponential
 from mpidec.topology.mixing import Topology
 from mpidec.topology.weights import Edges, metropolis_hastings, refuse_disconnected
@@ -156,7 +156,7 @@ FAMILIES: dict[str, Callable[[int], Edges | Topology]] = {
 
 def known() -> list[str]:
     """The names of all families, those of other packages last."""
-    return list(dict.fromkeys([*FAMILIES, *plugins.names("topologies")]))
+    return merged(FAMILIES, plugins.names("topologies"))
 
 
 def named(name: str, size: int) -> Topology:

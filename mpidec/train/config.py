@@ -39,7 +39,8 @@ class Config:
     compressor: Annotated[str | None, _one_of(compress.known(), "; unset: the algorithm's own choice")] = None
     topology: Annotated[str, _one_of(topology.known(), "; algorithms that need all ranks take no graph")] = "ring"
     gamma: Number = None
-    """choco, deepsqueeze: consensus step size in (0, 1]; unset: 0.3, and with random-k no more than its ratio"""
+    """choco, deepsqueeze: consensus step size in (0, 1]; unset: 0.3, but at most the ratio of random-k,
+    and of top-k under deepsqueeze"""
     resync: Count = None
     """choco: steps after which the sum of the neighbours' copies is formed anew, against round-off; unset: 0, never"""
     order: Name = None
@@ -106,7 +107,8 @@ class Config:
         defaults = entry.options | compress.OPTIONS.get(self.compressor or "", {})
         if "contraction" in defaults:
             defaults["contraction"] = optim.wants_contraction(entry.needs, self.compressor in optim.SPARSE)
-        if "gamma" in defaults and self.compressor == "random-k":
+        coarse = optim.SPARSE if self.algorithm == "deepsqueeze" else ("random-k",)
+        if "gamma" in defaults and self.compressor in coarse:
             # The share of the disagreement that one message carries: a larger step overshoots.
             ratio = defaults["ratio"] if self.ratio is None else self.ratio
             defaults["gamma"] = min(defaults["gamma"], ratio)

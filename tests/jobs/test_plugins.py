@@ -46,6 +46,7 @@ lazy = elsewhere:Lazy
 no-class = elsewhere:wheel
 broken = elsewhere_broken:Rule
 choco = elsewhere:Lazy
+D_PSGD = elsewhere:Lazy
 
 [mpidec.compressors]
 rounded = elsewhere:Rounded
@@ -71,7 +72,11 @@ def elsewhere(tmp_path: Path) -> Path:
 
 def test_they_appear_in_help(elsewhere: Path) -> None:
     shown = " ".join(alone("-m", "mpidec.train", "--help", cwd=elsewhere).stdout.replace("│", " ").split())
-    for what in ("deepsqueeze, broken, gradient-tracking, lazy or no-class", "qsgd or rounded", "no-graph or wheel"):
+    for what in (
+        "deepsqueeze, broken, gradient-tracking, lazy or no-class",
+        "qsgd or rounded",
+        "no-graph or wheel",
+    ):
         assert what in shown
 
 
@@ -144,5 +149,5 @@ def test_a_file_of_theirs_can_be_overruled(elsewhere: Path) -> None:
 
 
 def test_names_of_mpidec_cannot_be_taken(elsewhere: Path) -> None:
-    program = "import mpidec; print(type(mpidec.algorithm('choco')).__name__, type(mpidec.algorithm('lazy')).__name__)"
-    assert alone("-c", program, cwd=elsewhere).stdout.split() == ["CHOCO", "Lazy"]
+    program = "import mpidec; print(type(mpidec.algorithm('choco')).__name__, type(mpidec.algorithm('dpsgd')).__name__)"
+    assert alone("-c", program, cwd=elsewhere).stdout.split() == ["CHOCO", "DPSGD"]

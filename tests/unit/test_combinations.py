@@ -7,7 +7,20 @@ import re
 import pytest
 import torch
 
-from mpidec import DGC, QSGD, DistributedOptimizer, Identity, RandomK, Rows, Sign, TopK, Topology, UserError, algorithm
+from mpidec import (
+    DGC,
+    QSGD,
+    DistributedOptimizer,
+    Identity,
+    RandomK,
+    Rows,
+    Sign,
+    TopK,
+    Topology,
+    UserError,
+    algorithm,
+    run_on_threads,
+)
 from support.problems import alone, net
 from support.table import LOCALS, TABLE
 from support.training import wrap
@@ -117,3 +130,9 @@ def test_fine_ones_are_not() -> None:
 def test_rules_with_sums_refuse_graphs_that_change(name: str, family: str) -> None:
     with pytest.raises(UserError, match=f"{name} keeps a weighted sum .* {family} changes them with period"):
         algorithm(name).start(torch.zeros(8, 3), Rows(Topology.named(family, 8)))
+
+
+def test_one_rule_for_all_threads_is_refused() -> None:
+    rule = algorithm("choco")
+    with pytest.raises(UserError, match="already serves another optimizer"):
+        run_on_threads(lambda world: DistributedOptimizer(LOCALS["sgd"]((model := net()).parameters()), model, rule), 3)
