@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 from mpidec.errors import UserError
@@ -39,12 +40,12 @@ def load(kind: str, name: str) -> Any:
         ) from error
 
 
-def load_class(kind: str, name: str, base: type) -> Any:
-    """The class that is registered as ``name``.
+def load_class(kind: str, name: str, base: str) -> Any:
+    """The class that is registered as ``name``; ``base`` is the place of mpidec's own, which needs torch.
 
     Raises ``UserError`` where it cannot be imported, or is no subclass of ``base``.
     """
-    found = load(kind, name)
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise UserError(f"{name} is registered among the {kind}, but it is no subclass of {base.__name__}: {found!r}")
+    found, parent = load(kind, name), resolve_name(base)
+    if not (isinstance(found, type) and issubclass(found, parent)):
+        raise UserError(f"{name} is registered among the {kind}, but it is no subclass of {parent.__name__}: {found!r}")
     return found

@@ -39,13 +39,10 @@ def compressor(name: str, **options: Any) -> Compressor:
     Raises ``UserError`` for an unknown name or option.
     """
     name = canonical("compressor", name, known())
-    kind = resolve_name(COMPRESSORS[name]) if name in COMPRESSORS else _foreign(name)
+    kind = (
+        resolve_name(COMPRESSORS[name])
+        if name in COMPRESSORS
+        else plugins.load_class("compressors", name, "mpidec.compress.base:Compressor")
+    )
     made: Compressor = construct(name, kind, options)
     return made
-
-
-def _foreign(name: str) -> type[Compressor]:
-    from mpidec.compress.base import Compressor
-
-    found: type[Compressor] = plugins.load_class("compressors", name, Compressor)
-    return found

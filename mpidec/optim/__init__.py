@@ -110,7 +110,7 @@ def entry(name: str) -> Entry:
     """What there is to know of the algorithm ``name``; that of another package is imported for it."""
     if name in ALGORITHMS:
         return ALGORITHMS[name]
-    kind = _foreign(name)
+    kind = plugins.load_class("algorithms", name, "mpidec.optim.base:Algorithm")
     takes_any = "compressor" in inspect.signature(kind).parameters
     return Entry("", _every("identity") if takes_any else (), {}, kind.central, kind.owns_direction, kind.needs)
 
@@ -121,13 +121,10 @@ def algorithm(name: str, **options: Any) -> Algorithm:
     Raises ``UserError`` for an unknown name or option.
     """
     name = canonical("algorithm", name, known())
-    kind = resolve_name(ALGORITHMS[name].target) if name in ALGORITHMS else _foreign(name)
+    kind = (
+        resolve_name(ALGORITHMS[name].target)
+        if name in ALGORITHMS
+        else plugins.load_class("algorithms", name, "mpidec.optim.base:Algorithm")
+    )
     made: Algorithm = construct(name, kind, options)
     return made
-
-
-def _foreign(name: str) -> type[Algorithm]:
-    from mpidec.optim.base import Algorithm
-
-    found: type[Algorithm] = plugins.load_class("algorithms", name, Algorithm)
-    return found

@@ -64,9 +64,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise UserError(
                 "LBFGS evaluates its closure many times a step, which no algorithm here can follow: take another"
             )
-        # Claimed in one go: ranks that are threads may share an algorithm by mistake.
-        if vars(algorithm).setdefault("_owner", self) is not self or algorithm.compressor.bound:
-            raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
         if steps_per_epoch is not None and steps_per_epoch < 1:
             raise UserError(f"steps_per_epoch is a number of steps, 1 or more: got {steps_per_epoch}")
         if algorithm.counts_epochs and steps_per_epoch is None:
@@ -74,6 +71,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 f"{type(algorithm).__name__} with {algorithm.compressor!r} changes with the epoch: give steps_per_epoch"
             )
         refuse_second_direction(local, algorithm)
+        # Claimed in one go: ranks that are threads may share an algorithm by mistake.
+        if vars(algorithm).setdefault("_owner", self) is not self or algorithm.compressor.bound:
+            raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
         self.local, self.algorithm, self.steps_per_epoch = local, algorithm, steps_per_epoch
         # What unpickling calls: it lays the tables of hooks, and makes no param groups of its own.
         self.__setstate__({"defaults": local.defaults})

@@ -5,13 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from mpidec.communicator import Communicator
-from mpidec.compress.base import Compressor
-from mpidec.compress.quantize import QSGD
-from mpidec.optim.base import Algorithm, Step, accumulator, mixed_now
-from mpidec.optim.checks import refuse_changing
+from mpidec.optim.base import Step
+from mpidec.optim.copies import PublicCopies
 
 
-class ECD(Algorithm):
+class ECD(PublicCopies):
     """ECD-PSGD: compressed extrapolations, whose noise is averaged away.
 
     Tang et al. 2018, arXiv 1803.06443, Algorithm 2.
@@ -47,19 +45,9 @@ class ECD(Algorithm):
     tensor([2., 3., 4., 3.])
     """
 
-    uses_x_prev = True
-    needs = "unbiased"
-    x_hat: Tensor
-    mixed: Tensor
-
-    def __init__(self, compressor: Compressor | None = None) -> None:
-        super().__init__(compressor or QSGD(8, contraction=False))
-
-    def start(self, x: Tensor, comm: Communicator) -> None:
-        refuse_changing(comm.topology, "ecd")
-        self.register_buffer("mixed", mixed_now(x, comm))
-        if self.compressor.sparse:
-            self.register_buffer("x_hat", accumulator(x).add_(x))
+    @property
+    def keeps_own(self) -> bool:
+        return self.compressor.sparse
 
     def combine(self, x: Tensor, x_prev: Tensor | None, comm: Communicator, step: Step) -> None:
         assert x_prev is not None

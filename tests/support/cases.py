@@ -10,14 +10,15 @@ from mpidec import DistributedOptimizer, World
 from mpidec.optim.agreement import digest
 from support.problems import net
 from support.table import LOCALS, TABLE
-from support.training import network_of, simulate, train, wrap_row
+from support.training import graph_of, network_of, simulate, train, wrap_row
 
 
 def lands_where_its_row_does(world: World, name: str) -> None:
     row, model = TABLE[name], net().double()
     optimizer = wrap_row(world, model, row)
     train(world.rank, model, optimizer, 1, 7)
-    expected = simulate(row, world.size, 7)[world.rank]
+    rule = row.rule()
+    expected = simulate(rule, LOCALS[row.locals[0]], graph_of(rule, world.size), 7)[world.rank]
     torch.testing.assert_close(optimizer.flat.data, expected, rtol=0, atol=1e-3 if "bf16" in name else 1e-10)
 
 

@@ -38,8 +38,12 @@ def wrap_row(
     return DistributedOptimizer(optimizer, model, rule, network, steps_per_epoch=STEPS_PER_EPOCH)
 
 
+def graph_of(rule: Algorithm, size: int) -> Topology:
+    return Topology.named("complete" if rule.central else "ring", size)
+
+
 def network_of(world: World, rule: Algorithm, collectives: str = "auto") -> Network:
-    graph = Topology.named("complete" if rule.central else "ring", world.size)
+    graph = graph_of(rule, world.size)
     return Network(world.transport, graph, world.collectives(collectives) if rule.central else None)
 
 
@@ -51,19 +55,18 @@ def train(rank: int, model: nn.Module, optimizer: torch.optim.Optimizer, first: 
         optimizer.step()
 
 
-def simulate(row: Row, size: int, steps: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """The same training of ``size`` ranks on the rows of one matrix: parameters of all, shape ``(size, d)``."""
-    model = net().to(dtype)
-    flat, rule = FlatBuffer(model), row.rule()
-    comm = Rows(Topology.named("complete" if rule.central else "ring", size))
+def simulate(rule: Algorithm, make_local: Callable[..., torch.optim.Optimizer], graph: Topology, steps: int) -> Tensor:
+    """The same training, in float64, of all ranks on the rows of one matrix: their parameters, shape ``(n, d)``."""
+    model = net().double()
+    flat, comm = FlatBuffer(model), Rows(graph)
     rule.compressor.bind(flat.sizes, comm.noise)
-    parameter = nn.Parameter(flat.data.expand(size, -1).clone())
-    local, x = LOCALS[row.locals[0]]([parameter]), parameter.data
+    parameter = nn.Parameter(flat.data.expand(graph.size, -1).clone())
+    local, x = make_local([parameter]), parameter.data
     with torch.no_grad():
         rule.start(x, comm)
     for t in range(1, steps + 1):
         gradients = []
-        for rank in range(size):
+        for rank in range(graph.size):
             flat.data.copy_(x[rank])
             model.zero_grad()
             loss_of(model, rank, t).backward()

@@ -136,3 +136,10 @@ def test_one_rule_for_all_threads_is_refused() -> None:
     rule = algorithm("choco")
     with pytest.raises(UserError, match="already serves another optimizer"):
         run_on_threads(lambda world: DistributedOptimizer(LOCALS["sgd"]((model := net()).parameters()), model, rule), 3)
+
+
+def test_a_rule_that_was_refused_can_be_wrapped_again() -> None:
+    rule = algorithm("sign")
+    with pytest.raises(UserError, match="wrap a plain torch.optim.SGD"):
+        wrap(net(), lambda: rule, LOCALS["nesterov"])
+    assert wrap(net(), lambda: rule, LOCALS["small-sgd"]).algorithm is rule

@@ -27,7 +27,7 @@ from support.table import LOCALS, TABLE
 from support.training import train, wrap, wrap_row
 
 D, S = 53, 4  # parameters of the small network, in four tensors
-SIGNS, TOP = packed_bytes(D), 16
+SIGNS = packed_bytes(D)
 
 
 class TestDGC:

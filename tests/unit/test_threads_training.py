@@ -16,10 +16,7 @@ from mpidec import (
     DPSGD,
     AllReduce,
     DistributedOptimizer,
-    FlatBuffer,
-    Rows,
     Sign,
-    Step,
     TopK,
     Topology,
     UserError,
@@ -29,6 +26,7 @@ from mpidec.errors import tell
 from mpidec.optim.agreement import digest
 from mpidec.world import run_on_threads
 from support.problems import loss_of, net
+from support.training import simulate
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -64,24 +62,7 @@ def trained(n: int, rule: str, topology: str | None) -> torch.Tensor:
 
 def simulated(n: int, rule: str, topology: str) -> torch.Tensor:
     """The same on the rows of one matrix."""
-    model = net().double()
-    flat, comm, made = FlatBuffer(model), Rows(Topology.named(topology, n)), RULES[rule]()
-    made.compressor.bind(flat.sizes, comm.noise)
-    X = nn.Parameter(flat.data.expand(n, -1).clone())
-    X.grad = torch.zeros_like(X)
-    local = sgd([X])
-    with torch.no_grad():
-        made.start(X, comm)
-    for step in range(1, STEPS + 1):
-        for rank in range(n):
-            flat.data.copy_(X.detach()[rank])
-            model.zero_grad()
-            loss_of(model, rank, step).backward()
-            flat.collect_grad()
-            X.grad[rank] = flat.grad
-        with torch.no_grad():
-            made.run(X, X.grad, comm, Step(step), local.step)
-    return X.detach()
+    return simulate(RULES[rule](), sgd, Topology.named(topology, n), STEPS)
 
 
 @RANKS
