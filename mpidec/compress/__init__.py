@@ -39,10 +39,9 @@ def compressor(name: str, **options: Any) -> Compressor:
     Raises ``UserError`` for an unknown name or option.
     """
     name = canonical("compressor", name, known())
-    kind = (
-        resolve_name(COMPRESSORS[name])
-        if name in COMPRESSORS
-        else plugins.load_class("compressors", name, "mpidec.compress.base:Compressor")
-    )
+    if name in COMPRESSORS:
+        kind = resolve_name(COMPRESSORS[name])
+    else:
+        kind = plugins.load_class("compressors", name, "mpidec.compress.base:Compressor")
     made: Compressor = construct(name, kind, options)
     return made

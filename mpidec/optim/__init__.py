@@ -121,10 +121,9 @@ def algorithm(name: str, **options: Any) -> Algorithm:
     Raises ``UserError`` for an unknown name or option.
     """
     name = canonical("algorithm", name, known())
-    kind = (
-        resolve_name(ALGORITHMS[name].target)
-        if name in ALGORITHMS
-        else plugins.load_class("algorithms", name, "mpidec.optim.base:Algorithm")
-    )
+    if name in ALGORITHMS:
+        kind = resolve_name(ALGORITHMS[name].target)
+    else:
+        kind = plugins.load_class("algorithms", name, "mpidec.optim.base:Algorithm")
     made: Algorithm = construct(name, kind, options)
     return made

@@ -140,6 +140,6 @@ def test_one_rule_for_all_threads_is_refused() -> None:
 
 def test_a_rule_that_was_refused_can_be_wrapped_again() -> None:
     rule = algorithm("sign")
-    with pytest.raises(UserError, match="wrap a plain torch.optim.SGD"):
+    with pytest.raises(UserError, match="wrap a plain torch"):
         wrap(net(), lambda: rule, LOCALS["nesterov"])
     assert wrap(net(), lambda: rule, LOCALS["small-sgd"]).algorithm is rule
