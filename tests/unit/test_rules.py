@@ -92,6 +92,17 @@ def test_votes(vote: str, expected: list[float]) -> None:
     assert g.tolist() == [expected] * 4
 
 
+@pytest.mark.parametrize(("product", "expected"), [("separate", [0.0, 2.0]), ("exact", [1.0, 2.0])])
+@pytest.mark.parametrize("name", ["local-sign", "local-ef-sign"])
+def test_the_two_products_of_signs_and_magnitudes(name: str, product: str, expected: list[float]) -> None:
+    """One rank has moved by (1, -1), the other by (-3, -3): magnitudes 1 and 3, signs that differ and that agree."""
+    x, comm = torch.zeros(2, 2), Rows(Topology.named("complete", 2))
+    rule = algorithm(name, period=1, product=product)
+    rule.start(x, comm)
+    rule.run(x, x, comm, Step(1), lambda: x.add_(torch.tensor([[1.0, -1.0], [-3.0, -3.0]])))
+    assert (-x).tolist() == [expected] * 2
+
+
 @pytest.mark.parametrize("product", ["separate", "exact"])
 def test_a_zero_travels_as_plus_one_and_is_remembered_so(product: str) -> None:
     """Of the step (4, 0), signs and scale say (2, 2); the sender's memory must charge the same."""
