@@ -33,8 +33,9 @@ def distinct(key: Tensor, number: int, count: int, size: int) -> Tensor:
     """
     key = _mix(_mix(key) + number)
     if size <= SMALL:
-        order: Tensor = _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN).argsort(-1)
-        return order[..., :count]
+        hashes = _mix(key + torch.arange(1, size + 1, device=key.device) * _GOLDEN)
+        smallest: Tensor = hashes.topk(count, dim=-1, largest=False, sorted=True).indices
+        return smallest
     half = -(-(size - 1).bit_length() // 2)
     start = torch.arange(count, device=key.device).expand(*key.shape[:-1], count)
     index, keys = _permuted(start, key, half), key.expand_as(start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import math
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mpidec.errors import UserError
+from mpidec.topology.spectrum import distance_from_identity, second_modulus
 from mpidec.topology.weights import Row, mean, metropolis_hastings, refuse_disconnected
 
 if TYPE_CHECKING:
@@ -101,16 +101,32 @@ class Topology:
     @cached_property
     def symmetric(self) -> bool:
         """Whether ``W`` equals its transpose to 1e-12, in every phase."""
-        return all(np.allclose(graph.matrix, graph.matrix.T, rtol=0, atol=ROUNDING) for graph in self._graphs)
+        return all(graph._asymmetry <= ROUNDING for graph in self._graphs)
+
+    @property
+    def _asymmetry(self) -> float:
+        """The largest ``|W[i, j] - W[j, i]|`` of a static graph."""
+        weights = [dict(row) for row in self.rows]
+        return max(abs(w - weights[peer].get(rank, 0)) for rank, row in enumerate(self.rows) for peer, w in row)
 
     @cached_property
     def doubly_stochastic(self) -> bool:
         """Whether ``W`` is non-negative and its rows and columns sum to 1, to 1e-12, in every phase."""
-        for W in (graph.matrix for graph in self._graphs):
-            sums = np.concatenate([W.sum(axis=0), W.sum(axis=1)])
-            if W.min() < 0 or np.abs(sums - 1).max() > ROUNDING:
-                return False
-        return True
+        misses = [graph._misses for graph in self._graphs]
+        return all(max(rows, columns) <= ROUNDING and smallest >= 0 for rows, columns, smallest in misses)
+
+    @property
+    def _misses(self) -> tuple[float, float, float]:
+        """By how much row sums and column sums of a static graph miss 1 at most, and the smallest entry of ``W``."""
+        columns: list[list[float]] = [[] for _ in self.rows]
+        for row in self.rows:
+            for peer, weight in row:
+                columns[peer].append(weight)
+        by_rows = max(abs(math.fsum(weight for _, weight in row) - 1) for row in self.rows)
+        by_columns = max(abs(math.fsum(column) - 1) for column in columns)
+        full = all(len(column) == self.size for column in columns)
+        smallest = min(min(column, default=0.0) for column in columns)
+        return by_rows, by_columns, smallest if full else min(smallest, 0.0)
 
     @cached_property
     def spectral_gap(self) -> float:
@@ -121,10 +137,7 @@ class Topology:
         """
         if self.size == 1:
             return 1.0
-        product = functools.reduce(lambda earlier, later: later @ earlier, (graph.matrix for graph in self._graphs))
-        symmetric = self.period == 1 and self.symmetric  # products of symmetric matrices seldom are
-        eigenvalues = np.linalg.eigvalsh(product) if symmetric else np.linalg.eigvals(product)
-        second = float(np.sort(np.abs(eigenvalues))[-2])
+        second = second_modulus(self._graphs)
         # A root would blow the rounding of a zero up: 1e-16 ** (1 / 6) is 0.002.
         second = 0.0 if second < ROUNDING else min(1.0, second)
         return 1.0 - math.pow(second, 1 / self.period)
@@ -132,7 +145,7 @@ class Topology:
     @cached_property
     def beta(self) -> float:
         """``||I - W||_2``, which bounds the consensus step size of CHOCO-SGD (arXiv 1902.00340)."""
-        return max(float(np.linalg.norm(np.eye(self.size) - graph.matrix, ord=2)) for graph in self._graphs)
+        return max(distance_from_identity(graph) for graph in self._graphs)
 
     @classmethod
     def named(cls, name: str, size: int) -> Topology:
@@ -223,11 +236,10 @@ class Topology:
     def _refuse_unfit(self) -> None:
         for graph in self._graphs:
             if not graph.doubly_stochastic:
-                W = graph.matrix
+                rows, columns, smallest = graph._misses
                 raise UserError(
-                    "a mixing matrix must be doubly stochastic (no entry below 0, rows and columns summing to 1): "
-                    f"row sums of {graph.name!r} miss 1 by up to {np.abs(W.sum(1) - 1).max():.2g}, column sums by up "
-                    f"to {np.abs(W.sum(0) - 1).max():.2g} (1e-12 is allowed: use float64), the smallest entry is "
-                    f"{W.min():.6g}; check=False takes it as it is"
+                    "a mixing matrix must be doubly stochastic (no entry below 0, rows and columns summing to 1): row "
+                    f"sums of {graph.name!r} miss 1 by up to {rows:.2g}, column sums by up to {columns:.2g} (1e-12 is "
+                    f"allowed: use float64), the smallest entry is {smallest:.6g}; check=False takes it as it is"
                 )
         refuse_disconnected(self.name, self.rows)

@@ -122,7 +122,7 @@ def test_the_command_shows_every_phase(tmp_path: Path) -> None:
         "degree in a step 1 to 1",
         "degree over a period 3 to 3",
         "symmetric False",
-        "spectral gap per step 1.000000",
+        "spectral gap per step 1",
         "largest beta = ||I - W||_2 1.000000",
     ):
         assert expected in lines
