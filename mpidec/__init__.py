@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mpidec.version import __version__
 
 if TYPE_CHECKING:
-    from mpidec.communicator import Communicator, Network, Rows
+    from mpidec.communicator import Communicator, Network
     from mpidec.compress import compressor
     from mpidec.compress.base import Compressor
     from mpidec.compress.dense import Identity
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from mpidec.optim.local_ef_sign_sgd import LocalEFSignSGD
     from mpidec.optim.local_sgd import LocalSGD
     from mpidec.optim.local_sign_sgd import LocalSignSGD
+    from mpidec.optim.naive import Naive
     from mpidec.optim.sign_sgd import SignSGD
     from mpidec.optim.signum import Signum
+    from mpidec.rows import Rows
     from mpidec.topology import Topology
     from mpidec.world import World, init, run_on_threads
 
@@ -60,10 +62,11 @@ _PLACES = {
     "LocalSGD": "mpidec.optim.local_sgd",
     "LocalSignSGD": "mpidec.optim.local_sign_sgd",
     "Message": "mpidec.compress.message",
+    "Naive": "mpidec.optim.naive",
     "Network": "mpidec.communicator",
     "QSGD": "mpidec.compress.quantize",
     "RandomK": "mpidec.compress.sparse",
-    "Rows": "mpidec.communicator",
+    "Rows": "mpidec.rows",
     "Sign": "mpidec.compress.sign",
     "SignSGD": "mpidec.optim.sign_sgd",
     "Signum": "mpidec.optim.signum",
@@ -98,6 +101,7 @@ __all__ = [
     "LocalSGD",
     "LocalSignSGD",
     "Message",
+    "Naive",
     "Network",
     "RandomK",
     "Rows",

@@ -1,7 +1,7 @@
-"""What an algorithm sees of the other ranks: two verbs, ``mix`` and ``sum``, over a transport or over rows of a matrix.
+"""What an algorithm sees of the other ranks: two verbs, ``mix`` and ``sum``, here over a transport.
 
-Both accumulate in place and in rank order, so that a rank of a real job and a row of a simulation land on the same
-bits.
+Both accumulate in place and in rank order, so that a rank of a real job and a row of a simulation (``rows.py``) land on
+the same bits.
 """
 
 from __future__ import annotations
@@ -164,55 +164,3 @@ class PendingNetworkMix:
             one = message if peer == comm.rank else comm.checked(message, peer, received[peer])
             message.codec.add_to(out, one, alpha * weight)
         self._exchange.release()
-
-
-class Rows(Communicator):
-    """All ranks in one process: row ``i`` of every tensor, shape ``(n, d)``, belongs to rank ``i``."""
-
-    def mix_start(self, message: Message) -> PendingRowsMix:
-        """See ``Communicator.mix_start``."""
-        self._refuse_misfit(message)
-        graph = self.topology.at(self.step)
-        message.stamp(self.step, self.flags)
-        self.flags_seen |= self.flags
-        self.bytes_sent += message.nbytes * sum(len(graph.listeners(rank)) for rank in range(self.size))
-        return PendingRowsMix(message, graph)
-
-    def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
-        """See ``Communicator.sum``."""
-        self._refuse_misfit(message)
-        self.bytes_sent += sum_bytes(message) * self.size if self.size > 1 else 0
-        for rank in range(self.size):
-            decoded = torch.zeros_like(out[:1])
-            message.codec.add_to(decoded, message.with_buffer(message.buffer[rank : rank + 1]), alpha)
-            out += decoded
-
-    def noise(self, like: Tensor) -> Tensor:
-        """See ``Communicator.noise``."""
-        return uniform(self.seed, self.step, torch.arange(self.size).unsqueeze(-1), like)
-
-    def _refuse_misfit(self, message: Message) -> None:
-        shape = tuple(message.buffer.shape[:-1])
-        if shape != (self.size,):
-            raise UserError(
-                f"rows need one row for each of {self.size} ranks: got a message with the leading shape {shape}"
-            )
-
-
-class PendingRowsMix:
-    """See ``PendingMix``."""
-
-    def __init__(self, message: Message, graph: Topology) -> None:
-        self._message, self._graph = message, graph
-
-    def add_to(self, out: Tensor, alpha: float = 1.0) -> None:
-        """See ``PendingMix.add_to``: the first summand of every row at once, then the second, and so on."""
-        codec, rows = self._message.codec, self._graph.rows
-        for place in range(max(map(len, rows))):
-            listening = [rank for rank, row in enumerate(rows) if len(row) > place]
-            peers, weights = zip(*(rows[rank][place] for rank in listening), strict=True)
-            part = out if len(listening) == len(rows) else out[listening]
-            factors = torch.tensor([alpha * weight for weight in weights], dtype=torch.float64, device=out.device)
-            codec.add_to(part, self._message.with_buffer(self._message.buffer[list(peers)]), factors)
-            if part is not out:
-                out[listening] = part

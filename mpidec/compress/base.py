@@ -60,6 +60,13 @@ class Compressor(ABC):
         """Whether norm2(C(u) - u)^2 is below norm2(u)^2, in the mean over the draws: what an error memory needs."""
         return True
 
+    def delta(self, size: int) -> float | None:
+        """The largest delta in E norm2(C(u) - u)^2 <= (1 - delta) norm2(u)^2 that is proved for every u of ``size``.
+
+        ``None`` where none above 0 is known.
+        """
+        return None
+
     def at(self, epoch: float) -> None:  # noqa: B027 - a hook that most have no use for
         """What is encoded from here on belongs to ``epoch``."""
 

@@ -32,6 +32,10 @@ class Identity(Compressor):
         """Up to the rounding of the wire."""
         return True
 
+    def delta(self, size: int) -> float | None:
+        """1; with a 16-bit wire nothing, since values outside its range are lost."""
+        return 1.0 if self.wire is None else None
+
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         return [("values", self.wire or dtype, sum(sizes))]
 

@@ -101,6 +101,13 @@ class Message:
         """The same layout around other bytes: a received message, or some rows of a simulated one."""
         return Message(buffer, self.layout, self.codec)
 
+    def rows(self, index: Tensor) -> Message:
+        """The messages of some ranks of a simulation, int64; what the whole has worked out of its support is kept."""
+        some = self.with_buffer(self.buffer[index])
+        if (known := self.__dict__.get("support")) is not None:
+            some.__dict__["support"] = known[index]
+        return some
+
     def stamp(self, step: int, flags: int = 0) -> None:
         """Write the header."""
         words = self.buffer[..., :HEADER_BYTES]

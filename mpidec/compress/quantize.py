@@ -44,6 +44,11 @@ class QSGD(Compressor):
         """The variance is at most the excess times norm2(u)^2, so many bits make a contraction by themselves."""
         return self.contraction or (self.bound and all(self._excess(size) < 1 for size in self._sizes or ()))
 
+    def delta(self, size: int) -> float | None:
+        """1 / (1 + excess) of the contraction, 1 - excess of the unbiased form, where that is above 0."""
+        excess = self._excess(size)
+        return 1 / (1 + excess) if self.contraction else (1 - excess if excess < 1 else None)
+
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         planes = (1 + self.bits) * packed_bytes(sum(sizes))
         return [("planes", torch.uint8, planes), ("norms", dtype, len(sizes))]

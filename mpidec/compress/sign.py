@@ -36,6 +36,10 @@ class Sign(Compressor):
     def is_contraction(self) -> bool:
         return self.scaled
 
+    def delta(self, size: int) -> float | None:
+        """1 / s, for a vector of one entry that is not 0; scaled signs only."""
+        return 1 / max(1, size) if self.scaled else None
+
     def _parts(self, sizes: tuple[int, ...], dtype: torch.dtype) -> Parts:
         return [("signs", torch.uint8, packed_bytes(sum(sizes))), ("scales", dtype, len(sizes) * self.scaled)]
 

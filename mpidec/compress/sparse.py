@@ -49,6 +49,10 @@ class Sparse(Compressor):
         """Entries that are kept of segments of the given ``sizes``."""
         return tuple(min(s, max(1, int(s * self.ratio))) for s in sizes)
 
+    def delta(self, size: int) -> float | None:
+        """The share kept, of random entries in the mean over the draws; for values that are sent as they are."""
+        return None if self.is_unbiased else self.kept([size])[0] / max(1, size)
+
     @abstractmethod
     def support(self, message: Message) -> Tensor:
         """See ``Message.support``."""

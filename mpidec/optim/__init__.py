@@ -93,6 +93,7 @@ ALGORITHMS = {
     "dcd": Entry("mpidec.optim.dcd:DCD", _every("qsgd"), {}, needs="unbiased"),
     "ecd": Entry("mpidec.optim.ecd:ECD", _every("qsgd"), {}, needs="unbiased"),
     "deepsqueeze": Entry("mpidec.optim.deepsqueeze:DeepSqueeze", _every("sign"), {"gamma": 0.3}, needs="contraction"),
+    "naive": Entry("mpidec.optim.naive:Naive", _every("sign"), {"gamma": 0.3}),
 }
 
 

@@ -87,6 +87,7 @@ TABLE = {
     "ecd": Row("ecd", exact={"compressor": Identity}),
     "ecd-top-k": Row("ecd", {}, lambda: TopK(0.7), exact={"compressor": Identity}),
     "deepsqueeze": Row("deepsqueeze", keeps_mean=True, memory="residual"),
+    "naive": Row("naive", keeps_mean=True),
 }
 RULES = {name: row.rule for name, row in TABLE.items()}
 ONE_EACH = {row.name: name for name, row in reversed(TABLE.items())}  # the first row of every algorithm

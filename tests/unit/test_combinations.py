@@ -89,6 +89,7 @@ def test_rules_that_count_epochs_want_to_know_their_length(rule) -> None:
         ("ecd", TopK(0.1), "the average of the models may drift"),
         ("dcd", RandomK(0.01, contraction=False), "DCD with RandomK(0.01, contraction=False) may diverge"),
         ("ecd", QSGD(1, contraction=False), "ECD with QSGD(1, False) may diverge"),
+        ("naive", Sign(), "Naive forgets what Sign() loses, and stalls: it is a baseline, choco remembers"),
     ],
 )
 def test_unwise_compressors_are_warned_about(name: str, compressor, reason: str) -> None:
