@@ -50,6 +50,11 @@ def refuse_strangers(config: Config) -> None:
                     f"--{option.replace('_', '-')} belongs to the {kind}{'s' * (len(users) > 1)} {', '.join(users)}, "
                     f"but {uses}: leave it out, or choose --{kind} {users[0]}"
                 )
+    if config.gamma == "auto" and optim.entry(config.algorithm).needs != "contraction":
+        raise UserError(
+            f"--gamma auto is for rules that remember what is not sent, but {config.algorithm} stalls at every gamma: "
+            "give a number"
+        )
     for kind, chosen, known in (
         ("algorithm", config.algorithm, list(optim.ALGORITHMS)),
         ("compressor", config.compressor, [*compress.COMPRESSORS, None]),
@@ -71,7 +76,7 @@ def refuse_out_of_range(config: Config) -> None:
         ("momentum", lambda v: 0 <= v < 1, "at least 0 and below 1"),
         ("weight_decay", lambda v: 0 <= v < endless, "at least 0 and finite"),
         ("seed", lambda v: 0 <= v < 2**63, "at least 0 and below 2^63"),
-        ("gamma", lambda v: 0 < v <= 1, "above 0 and at most 1"),
+        ("gamma", lambda v: v == "auto" or 0 < v <= 1, "above 0 and at most 1, or auto"),
         ("resync", lambda v: v >= 0, "at least 0"),
         ("period", lambda v: v >= 1, "at least 1"),
         ("start_epoch", lambda v: 0 <= v < endless, "at least 0 and finite"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from mpidec import compress, optim, topology
 from mpidec.names import canonical
 from mpidec.train import checks
-from mpidec.train.names import DATA, MODELS
+from mpidec.train.names import DATA, DTYPES, MODELS, Partition
 from mpidec.transport import COLLECTIVES
 
 
@@ -25,6 +25,7 @@ def _one_of(names: list[str], then: str = "") -> Any:
 Number = Annotated[float | None, tyro.conf.arg(metavar="FLOAT")]
 Count = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 Name = Annotated[str | None, tyro.conf.arg(metavar="STR")]
+Gamma = Annotated[float | Literal["auto"] | None, tyro.conf.arg(metavar="FLOAT|auto")]
 Truth = Annotated[bool | None, tyro.conf.arg(metavar="True|False")]
 Place = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 
@@ -38,9 +39,9 @@ class Config:
     algorithm: Annotated[str, _one_of(optim.known())] = "choco"
     compressor: Annotated[str | None, _one_of(compress.known(), "; unset: the algorithm's own choice")] = None
     topology: Annotated[str, _one_of(topology.known(), "; algorithms that need all ranks take no graph")] = "ring"
-    gamma: Number = None
-    """choco, deepsqueeze: consensus step size in (0, 1]; unset: 0.3, but at most the ratio of random-k,
-    and of top-k under deepsqueeze"""
+    gamma: Gamma = None
+    """choco, deepsqueeze, naive: consensus step size in (0, 1], or auto (not for naive), which searches it on the
+    consensus problem; unset: 0.3, but at most the ratio of random-k, and of top-k under deepsqueeze"""
     resync: Count = None
     """choco: steps after which the sum of the neighbours' copies is formed anew, against round-off; unset: 0, never"""
     order: Name = None
@@ -77,6 +78,11 @@ class Config:
     """data set: digits (1,797 images that come with scikit-learn)"""
     model: str = "mlp"
     """network: mlp (64-128-10 on digits) or logistic"""
+    partition: str = "iid"
+    """how samples are dealt to the ranks: iid, anew in each epoch; sorted by label; dirichlet:ALPHA, the more uneven in
+    labels the smaller ALPHA"""
+    dtype: str = "float32"
+    """of parameters, samples and messages: float32 or float64"""
     epochs: int = 30
     """passes over the data"""
     batch_size: int = 8
@@ -122,10 +128,12 @@ class Config:
             ("data", DATA),
             ("model", MODELS),
             ("collectives", COLLECTIVES),
+            ("dtype", DTYPES),
             *optim.CHOICES.items(),
         ):
             if getattr(self, name) is not None:
                 self._set(name, canonical(name, getattr(self, name), known))
+        self._set("partition", str(Partition.parse(self.partition)))
         checks.refuse_out_of_range(self)
 
     @property

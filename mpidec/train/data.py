@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from mpidec.errors import UserError
-from mpidec.train.names import DATA
+from mpidec.train.names import DATA, Partition
+from mpidec.train.partition import Indices, parts
 from mpidec.transport.base import Transport
 
 
@@ -25,9 +26,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def to(self, device: torch.device) -> Split:
-        """The same samples on ``device``."""
-        return Split(self.inputs.to(device), self.labels.to(device))
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> Split:
+        """The same samples on ``device``, the inputs in ``dtype``."""
+        return Split(self.inputs.to(device, dtype), self.labels.to(device))
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,18 @@ def load(name: str, transport: Transport) -> Dataset:
 
 @dataclass(frozen=True)
 class Shards:
-    """The samples of every epoch, shuffled anew by ``seed`` and dealt to the ranks.
+    """The samples of every epoch as the ranks see them: dealt by ``partition``, in a new order each time.
 
     Every rank takes the same number of steps with full batches, and every sample is seen: ranks whose shard ends early
-    begin it again. Raises ``UserError`` where a rank would have no sample, or less than one batch.
+    begin it again. ``labels``: of all training samples, shape ``(samples,)``. Raises ``UserError`` where a rank would
+    have no sample, or less than one batch.
     """
 
-    samples: int
+    labels: Tensor
     ranks: int
     batch_size: int
     seed: int
+    partition: Partition = Partition()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         if self.ranks > self.samples:
@@ -86,6 +89,11 @@ class Shards:
                 f"a batch of {self.batch_size} is larger than a rank's shard of {self.shard} samples "
                 f"({self.samples} over {self.ranks} ranks): lower --batch-size, or start fewer ranks"
             )
+
+    @property
+    def samples(self) -> int:
+        """Of all ranks."""
+        return len(self.labels)
 
     @property
     def shard(self) -> int:
@@ -99,6 +107,18 @@ class Shards:
 
     def batches(self, epoch: int, rank: int) -> Iterator[Tensor]:
         """The indices of each batch of ``rank`` in ``epoch``, int64 of shape ``(batch_size,)``."""
-        order = np.random.default_rng((self.seed, epoch)).permutation(self.samples)
-        mine = np.resize(order[rank :: self.ranks], self.steps * self.batch_size)
-        yield from torch.from_numpy(mine).split(self.batch_size)
+        return self._batches(self._parts(epoch)[rank], epoch, rank)
+
+    def steps_of(self, epoch: int) -> Iterator[Tensor]:
+        """The indices of the batches of all ranks, step by step: int64 of shape ``(ranks, batch_size)``."""
+        ranks = (self._batches(mine, epoch, rank) for rank, mine in enumerate(self._parts(epoch)))
+        for together in zip(*ranks, strict=True):
+            yield torch.stack(together)
+
+    def _parts(self, epoch: int) -> list[Indices]:
+        return parts(self.labels.numpy(), self.ranks, self.partition, self.seed, epoch)
+
+    def _batches(self, mine: Indices, epoch: int, rank: int) -> Iterator[Tensor]:
+        if self.partition.kind != "iid":
+            mine = np.random.default_rng((self.seed, epoch, rank)).permutation(mine)
+        yield from torch.from_numpy(np.resize(mine, self.steps * self.batch_size)).split(self.batch_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -85,12 +85,12 @@ def average(transport: Transport, values: Tensor) -> Tensor:
     return total / transport.size
 
 
-def correct(model: nn.Module, samples: Split) -> Tensor:
+def correct(model: Callable[[Tensor], Tensor], samples: Split) -> Tensor:
     """How many of the ``samples`` the model names right."""
     hits = torch.zeros((), dtype=torch.int64, device=samples.labels.device)
     for inputs, labels in zip(samples.inputs.split(BATCH), samples.labels.split(BATCH), strict=True):
         if len(labels):
-            hits += (model(inputs).argmax(-1) == labels).sum()
+            hits = hits + (model(inputs).argmax(-1) == labels).sum()
     return hits
 
 

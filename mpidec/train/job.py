@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from pkgutil import resolve_name
-
 import torch
 from torch import nn
 
 from mpidec.communicator import Network
-from mpidec.compress import compressor
-from mpidec.optim import algorithm, entry
 from mpidec.optim.agreement import refuse_differences
 from mpidec.optim.distributed import DistributedOptimizer
 from mpidec.topology import Topology
-from mpidec.train import data, models
+from mpidec.train import build, data
 from mpidec.train.config import Config
 from mpidec.train.evaluate import evaluate, parameters_digest
+from mpidec.train.gamma import agreed_gamma
 from mpidec.train.metrics import Meter
 from mpidec.train.progress import Progress
-from mpidec.train.record import RunFolder
+from mpidec.train.record import RunFolder, Site
 from mpidec.world import World, init
 
 
@@ -28,18 +25,20 @@ def train(config: Config) -> None:
     options = {f"--{name.replace('_', '-')}": value for name, value in config.resolved().items()}
     refuse_differences(world.transport, options)
     dataset = data.load(config.data, world.transport)
-    shards = data.Shards(len(dataset.train), world.size, config.batch_size, config.seed)
+    shards = build.shards(config, dataset, world.size)
     network = make_network(config, world)
-    torch.manual_seed(config.seed)
-    model = models.build(config.model, dataset.sample, dataset.classes).to(world.device)
+    model = build.model(config, dataset).to(world.device)
     # The same start everywhere, then draws of its own on every rank (dropout, say).
     torch.manual_seed(config.seed + 1 + world.rank)
+    config = agreed_gamma(config, network.topology, model, world.transport)
     optimizer = make_optimizer(config, model, network, shards.steps)
 
-    folder = RunFolder.create(config, network) if world.rank == 0 else None
-    train_split, test_split = dataset.train.to(world.device), dataset.test.to(world.device)
+    site = Site.of(network, config)
+    folder = RunFolder.create(config, site) if world.rank == 0 else None
+    dtype = build.dtype(config)
+    train_split, test_split = dataset.train.to(world.device, dtype), dataset.test.to(world.device, dtype)
     meter = Meter(optimizer)
-    with Progress(config, network, folder, config.epochs * shards.steps) as progress:
+    with Progress(config, site, folder, config.epochs * shards.steps) as progress:
         for epoch in range(1, config.epochs + 1):
             model.train()
             for batch in shards.batches(epoch, world.rank):
@@ -68,10 +67,5 @@ def make_network(config: Config, world: World) -> Network:
 
 def make_optimizer(config: Config, model: nn.Module, network: Network, steps_per_epoch: int) -> DistributedOptimizer:
     """The local step and the algorithm around it that ``config`` asks for."""
-    direction, own = config.direction_options, config.algorithm_arguments
-    if config.compressor is not None:
-        own["compressor"] = compressor(config.compressor, **config.compressor_arguments)
-    rule = algorithm(config.algorithm, **own, **(direction if config.owns_direction else {}))
-    step = resolve_name(entry(config.algorithm).local)
-    local = step(model.parameters(), lr=config.lr, **({} if config.owns_direction else direction))
+    local, rule = build.local_step(config, model.parameters()), build.rule(config)
     return DistributedOptimizer(local, model, rule, network, steps_per_epoch=steps_per_epoch)

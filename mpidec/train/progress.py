@@ -11,29 +11,29 @@ from typing import Any
 from tabulate import tabulate
 from tqdm import tqdm
 
-from mpidec.communicator import Network
 from mpidec.errors import UserError
 from mpidec.launcher import launched
 from mpidec.train.config import Config
-from mpidec.train.record import RunFolder, summarize
+from mpidec.train.record import RunFolder, Site, summarize
 
 
 class Progress:
     """Shows and records the epochs of a run on rank 0, where there is a ``folder``; silent on all others."""
 
-    def __init__(self, config: Config, network: Network, folder: RunFolder | None, steps: int) -> None:
-        self._config, self._network, self._folder = config, network, folder
+    def __init__(self, config: Config, site: Site, folder: RunFolder | None, steps: int) -> None:
+        self._config, self._site, self._folder = config, site, folder
         self._terminal = folder is not None and _watched()
         self._bar = tqdm(total=steps, unit="step", disable=not self._terminal, dynamic_ncols=True, leave=False)
         self._last: dict[str, Any] = {}
 
     def __enter__(self) -> Progress:
         if self._folder:
-            config, network = self._config, self._network
-            sums = f", sums by {network.collectives.name}" if config.central else ""
-            what = ", ".join(filter(None, (config.algorithm, config.compressor, network.topology.name)))
+            config, site = self._config, self._site
+            sums = f", sums by {site.collectives}" if config.central else ""
+            gamma = f"gamma {config.gamma:.3g}" if isinstance(config.gamma, float) else None
+            what = ", ".join(filter(None, (config.algorithm, config.compressor, gamma, site.topology)))
             print(
-                f"{what} over {network.size} ranks{sums}; "
+                f"{what} over {site.ranks} ranks{sums}; "
                 f"{config.model} on {config.data}, {config.epochs} epochs; results in {self._folder.path}",
                 flush=True,
             )
@@ -57,7 +57,7 @@ class Progress:
         self._last = metrics
         if not self._folder:
             return
-        self._folder.append(metrics)
+        self._folder.append_metrics(metrics)
         summary = self._summary("running")
         line = (
             f"epoch {metrics['epoch']:>3}/{self._config.epochs}  loss {metrics['train_loss']:.4f}  "
@@ -78,7 +78,7 @@ class Progress:
 
     def _summary(self, status: str, digest: str | None = None) -> dict[str, Any]:
         assert self._folder is not None
-        summary = summarize(self._config, self._network, status, self._last, digest)
+        summary = summarize(self._config, self._site, status, self._last, digest)
         self._folder.write_summary(summary)
         return summary
 

@@ -15,7 +15,7 @@ TRAIN = ("-m", "mpidec.train")
 
 WRONG = [
     (["--algorithm", "chocco"], "unknown algorithm 'chocco': known are allreduce, dgc, sign, ef-sign, local, "),
-    (["--algorithm", "chocco"], "deepsqueeze, perhaps you meant choco"),
+    (["--algorithm", "chocco"], "deepsqueeze, naive, perhaps you meant choco"),
     (
         ["--compressor", "sine"],
         "unknown compressor 'sine': known are identity, fp16, bf16, top-k, random-k, sign, qsgd",
@@ -30,7 +30,7 @@ WRONG = [
     (["--algorithm", "allreduce", "--compressor", "top-k"], "allreduce does not work with the compressor top-k"),
     (
         ["--algorithm", "dpsgd", "--gamma", "0.5"],
-        "--gamma belongs to the algorithms choco, deepsqueeze, but this run uses dpsgd: leave it out, or choose "
+        "--gamma belongs to the algorithms choco, deepsqueeze, naive, but this run uses dpsgd: leave it out, or choose "
         "--algorithm choco",
     ),
     (["--bits", "4"], "--bits belongs to the compressor qsgd, but this run uses sign"),
@@ -55,7 +55,7 @@ WRONG = [
     (["--compressor-options", "a=1"], "--compressor-options are for the compressors of other packages, but this run"),
     (["--compressor", "top-k", "--ratio", "0"], "--ratio must be above 0 and at most 1: got 0.0"),
     (["--compressor", "qsgd", "--bits", "9"], "--bits must be 1 to 8: got 9"),
-    (["--gamma", "2"], "--gamma must be above 0 and at most 1: got 2.0"),
+    (["--gamma", "2"], "--gamma must be above 0 and at most 1, or auto: got 2.0"),
     (["--epochs", "0"], "--epochs must be at least 1: got 0"),
     (["--batch-size", "-1"], "--batch-size must be at least 1: got -1"),
     (["--lr", "0"], "--lr must be above 0 and finite: got 0.0"),

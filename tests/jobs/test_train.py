@@ -21,6 +21,7 @@ SUMMARY = {
     "compressor",
     "topology",
     "ranks",
+    "gamma",
     "steps",
     "epochs",
     "test_accuracy",

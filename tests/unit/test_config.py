@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import tyro
 import yaml
+from torch import nn
 
+from mpidec import UserError
 from mpidec.optim import ALGORITHMS
+from mpidec.train import build, data
 from mpidec.train.config import Config
 from mpidec.train.configfile import expand
 from mpidec.train.job import make_optimizer
+from mpidec.train.names import DTYPES
+from mpidec.transport.solo import Solo
 from support.problems import alone, net
 
 COMBINATIONS = [(name, one) for name, entry in ALGORITHMS.items() for one in entry.compressors or (None,)]
@@ -44,7 +50,7 @@ def test_another_algorithm_and_compressor_overrule_the_file(
     fresh = Config(algorithm=algorithm, compressor=compressor)
     assert config.epochs == 9
     assert config.order == fresh.order
-    assert config.gamma == (0.7 if algorithm in ("choco", "deepsqueeze") else None)
+    assert config.gamma == (0.7 if algorithm in ("choco", "deepsqueeze", "naive") else None)
     assert config.bits == (3 if compressor == "qsgd" else None)
     assert config.ratio == fresh.ratio
 
@@ -159,3 +165,67 @@ def test_every_algorithm_is_built_from_its_options(algorithm: str) -> None:
         optimizer = make_optimizer(config, net(), alone(), steps_per_epoch=10)
         assert type(optimizer.algorithm).__name__.lower().startswith(algorithm.replace("-", "")[:3])
         assert optimizer.local.param_groups[0]["lr"] == config.lr
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--gamma", "auto"], {"gamma": "auto"}),
+        (["--gamma", "0.25"], {"gamma": 0.25}),
+        (["--gamma", "auto", "--compressor", "random-k", "--ratio", "0.2"], {"gamma": "auto", "ratio": 0.2}),
+        (["--algorithm", "naive"], {"gamma": 0.3}),
+        (["--partition", "Dirichlet:0.50"], {"partition": "dirichlet:0.5"}),
+        (["--partition", "SORTED"], {"partition": "sorted"}),
+        (["--dtype", "Float64"], {"dtype": "float64"}),
+        ([], {"partition": "iid", "dtype": "float32"}),
+    ],
+    ids=str,
+)
+def test_what_a_flag_says_comes_back_from_the_file(
+    options: list[str], expected: dict[str, object], tmp_path: Path
+) -> None:
+    config = parsed(*options)
+    again = parsed("--config", saved(config, tmp_path))
+    assert expected.items() <= config.resolved().items()
+    assert again.resolved() == config.resolved()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"gamma": 2.0}, "--gamma must be above 0 and at most 1, or auto: got 2.0"),
+        ({"gamma": 0.0}, "--gamma must be above 0 and at most 1, or auto: got 0.0"),
+        (
+            {"algorithm": "naive", "gamma": "auto"},
+            "--gamma auto is for rules that remember what is not sent, but naive ",
+        ),
+        ({"algorithm": "dpsgd", "gamma": "auto"}, "--gamma belongs to the algorithms choco, deepsqueeze, naive, but "),
+        (
+            {"partition": "dirichlet:0"},
+            "--partition is iid, sorted, or dirichlet:ALPHA with an ALPHA of 0.001 to 1e6: ",
+        ),
+        ({"dtype": "float16"}, "unknown dtype 'float16': known are float32, float64"),
+    ],
+    ids=str,
+)
+def test_values_out_of_range_are_refused(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        Config(**options)
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_parameters_and_samples_come_in_the_dtype_that_was_asked_for() -> None:
+    dataset = data.load("digits", Solo())
+    for name in ("float32", "float64"):
+        config = Config(dtype=name)
+        assert {p.dtype for p in build.model(config, dataset).parameters()} == {getattr(torch, name)}
+        split = dataset.train.to(torch.device("cpu"), build.dtype(config))
+        assert (split.inputs.dtype, split.labels.dtype) == (getattr(torch, name), torch.int64)
+    starts = [nn.utils.parameters_to_vector(build.model(Config(dtype=name), dataset).parameters()) for name in DTYPES]
+    assert torch.equal(starts[0], starts[1].float()), "the same start, whatever the dtype"
+
+
+def test_shards_are_dealt_as_the_partition_says() -> None:
+    dataset = data.load("digits", Solo())
+    shards = build.shards(Config(partition="dirichlet:0.5", batch_size=16, seed=3), dataset, 4)
+    assert (str(shards.partition), shards.ranks, shards.batch_size, shards.seed) == ("dirichlet:0.5", 4, 16, 3)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from mpidec import UserError
 from mpidec.train import data, models
 from mpidec.train.config import Config
 from mpidec.train.data import Shards
 from mpidec.train.job import make_optimizer
-from mpidec.train.names import MODELS
+from mpidec.train.names import MODELS, Partition
 from mpidec.transport.solo import Solo
 from support.problems import alone
 
 
+def labels(samples: int) -> Tensor:
+    """Of ``samples`` samples of five classes in no order."""
+    return torch.arange(samples) * 7 % 5
+
+
+@pytest.mark.parametrize("partition", ["iid", "sorted", "dirichlet:0.3"])
 @pytest.mark.parametrize(("samples", "ranks", "batch_size"), [(100, 1, 8), (100, 3, 8), (1437, 16, 8), (7, 7, 1)])
-def test_every_sample_is_seen_in_equally_many_full_batches(samples: int, ranks: int, batch_size: int) -> None:
-    shards = Shards(samples, ranks, batch_size, seed=0)
+def test_every_sample_is_seen_in_equally_many_full_batches(
+    samples: int, ranks: int, batch_size: int, partition: str
+) -> None:
+    shards = Shards(labels(samples), ranks, batch_size, 0, Partition.parse(partition))
     for epoch in (1, 2):
         batches = [list(shards.batches(epoch, rank)) for rank in range(ranks)]
         assert {len(own) for own in batches} == {shards.steps}
@@ -29,18 +38,43 @@ def test_every_sample_is_seen_in_equally_many_full_batches(samples: int, ranks: 
 
 def test_the_order_is_seeded_and_new_in_each_epoch() -> None:
     def order(seed: int, epoch: int) -> list[int]:
-        return torch.cat(list(Shards(64, 2, 8, seed).batches(epoch, 0))).tolist()
+        return torch.cat(list(Shards(labels(64), 2, 8, seed).batches(epoch, 0))).tolist()
 
     assert order(0, 1) == order(0, 1)
     assert order(0, 1) != order(0, 2)
     assert order(0, 1) != order(1, 1)
 
 
+@pytest.mark.parametrize("partition", ["iid", "sorted", "dirichlet:0.3"])
+def test_a_rank_keeps_its_samples_in_a_new_order_unless_they_are_dealt_anew(partition: str) -> None:
+    shards = Shards(labels(64), 2, 8, 0, Partition.parse(partition))
+    first, second = (torch.cat(list(shards.batches(epoch, 1))).tolist() for epoch in (1, 2))
+    assert first != second
+    assert (set(first) == set(second)) is (partition != "iid")
+    assert sorted(first) == sorted(torch.cat(list(shards.batches(1, 1))).tolist())
+
+
+@pytest.mark.parametrize("partition", ["iid", "sorted", "dirichlet:0.3"])
+def test_all_ranks_together_see_what_each_of_them_does(partition: str) -> None:
+    shards = Shards(labels(50), 3, 4, 1, Partition.parse(partition))
+    together = torch.stack(list(shards.steps_of(2)))
+    assert together.shape == (shards.steps, 3, 4)
+    for rank in range(3):
+        assert torch.equal(together[:, rank], torch.stack(list(shards.batches(2, rank))))
+
+
+def test_ranks_shuffle_apart_under_a_fixed_deal() -> None:
+    """With one shuffle for all, ranks would walk through their labels in step."""
+    shards = Shards(torch.arange(40), 2, 4, 0, Partition("sorted"))
+    first, second = (torch.cat(list(shards.batches(1, rank))) for rank in (0, 1))
+    assert not torch.equal(first + 20, second)
+
+
 def test_too_few_samples_are_refused() -> None:
     with pytest.raises(UserError, match="9 ranks cannot share 8 training samples"):
-        Shards(8, 9, 1, 0)
+        Shards(labels(8), 9, 1, 0)
     with pytest.raises(UserError, match="a batch of 5 is larger than a rank's shard of 4 samples"):
-        Shards(8, 2, 5, 0)
+        Shards(labels(8), 2, 5, 0)
 
 
 def test_digits() -> None:
