@@ -137,12 +137,12 @@ def oversubscribe(env, mpi):
 def project(env, test):
     """Install this checkout in place, with what its pyproject.toml asks for."""
     done = env.record.get("project", {})
-    extras = ["test"] if test or "test" in done.get("extras", []) else []
+    extras = ["plot", *(["test"] if test or "test" in done.get("extras", []) else [])]
     wanted = {"pyproject": digest((env.root / "pyproject.toml").read_text()), "extras": extras}
     if done == wanted and env.version("mpidec"):
         return
-    target = f"{env.root}[{','.join(extras)}]" if extras else str(env.root)
-    env.say(f"mpidec: installing it in place{' with its test tools' if extras else ''}")
+    target = f"{env.root}[{','.join(extras)}]"
+    env.say(f"mpidec: installing it in place{' with its test tools' if 'test' in extras else ''}")
     env.pip("install", "--editable", target, what="install mpidec")
     env.remember("project", wanted)
 

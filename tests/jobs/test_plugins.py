@@ -73,7 +73,7 @@ def elsewhere(tmp_path: Path) -> Path:
 def test_they_appear_in_help(elsewhere: Path) -> None:
     shown = " ".join(alone("-m", "mpidec.train", "--help", cwd=elsewhere).stdout.replace("│", " ").split())
     for what in (
-        "deepsqueeze, broken, gradient-tracking, lazy or no-class",
+        "deepsqueeze, naive, broken, gradient-tracking, lazy or no-class",
         "qsgd or rounded",
         "no-graph or wheel",
     ):

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import tyro
 
 from mpidec.compress import COMPRESSORS
 from mpidec.optim import ALGORITHMS
+from mpidec.simulate.__main__ import COMMANDS, any_of
 from mpidec.topology import FAMILIES
 from support.jobs import ROOT, alone, mpirun
 
@@ -68,6 +70,21 @@ def test_commands_are_spelled_right(tmp_path: Path) -> None:
         arguments = [*command.split(), "--epochs", "1", "--batch-size", "64", "--out", str(tmp_path / str(number))]
         done = mpirun(2, *arguments, cwd=tmp_path)
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_commands_of_the_simulator_are_spelled_right() -> None:
+    """Those of the README and of its page; ``test_simulate.py`` runs smaller ones."""
+    texts = README + (ROOT / "docs" / "simulator.md").read_text()
+    commands = re.findall(r"python -m mpidec\.simulate (\w+[^#\n`]*)", "\n".join(blocks(texts, "sh")))
+    assert {command.split()[0] for command in commands} == set(COMMANDS)
+    for command in commands:
+        tyro.cli(any_of(COMMANDS), args=command.split())
+
+
+def test_pictures_of_the_pages_are_there() -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        for picture in re.findall(r"!\[[^]]+\]\(([^)]+)\)", page.read_text()):
+            assert (ROOT / "docs" / picture).read_bytes().startswith(b"\x89PNG"), picture
 
 
 def test_tables_name_everything_there_is() -> None:

@@ -27,9 +27,13 @@ FLOORS = {
     "compress": 0,
     "transport": 1,
     "communicator": 2,
+    "rows": 2,
     "world": 2,
     "optim": 3,
+    "consensus": 3,
     "train": 4,
+    "folder": 4,
+    "simulate": 4,
     "doctor": 4,
     "cli": 4,
 }

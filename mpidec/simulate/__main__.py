@@ -1,0 +1,51 @@
+"""``python -m mpidec.simulate COMMAND``: options first, then torch and the simulation."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from pkgutil import resolve_name
+from typing import Annotated, Any
+
+import tyro
+
+from mpidec.cli import fail, parse, run
+from mpidec.launcher import launched
+from mpidec.simulate import options
+from mpidec.simulate.memory import keep_memory
+from mpidec.train.configfile import expand
+
+COMMANDS = {
+    "consensus": options.Consensus,
+    "logistic": options.Logistic,
+    "network": options.Network,
+    "tune": options.Tune,
+    "pattern": options.Pattern,
+    "scale": options.Scale,
+}
+
+
+def main() -> None:
+    """Run the simulation that the command line names."""
+    chosen = parse(any_of(COMMANDS), "python -m mpidec.simulate", _expand)
+    measures = isinstance(chosen, options.Scale) and chosen.measure
+    if (launch := launched()) and launch.size > 1 and not measures:
+        fail("all ranks of a simulation are in one process: start it without the launcher")
+    keep_memory()
+    name = next(name for name, kind in COMMANDS.items() if type(chosen) is kind)
+    resolve_name(f"mpidec.simulate.{name}:simulate")(chosen)
+
+
+def _expand(arguments: list[str]) -> list[str]:
+    """Options of a ``--config`` file follow the name of the command."""
+    return arguments[:1] + expand(arguments[1:]) if arguments[:1] == ["network"] else arguments
+
+
+def any_of(commands: dict[str, type]) -> Any:
+    """What tyro reads as one of the ``commands``, by name, with its options."""
+    parts = (Annotated[kind, tyro.conf.subcommand(name=name)] for name, kind in commands.items())
+    return functools.reduce(operator.or_, parts)
+
+
+if __name__ == "__main__":
+    run(main)
