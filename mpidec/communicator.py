@@ -6,7 +6,6 @@ the same bits.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from typing import Protocol
 
@@ -16,6 +15,7 @@ from torch import Tensor
 from mpidec.compress.message import Message
 from mpidec.errors import UserError
 from mpidec.noise import uniform
+from mpidec.spans import Recorder, Span
 from mpidec.topology import Topology
 from mpidec.transport.base import Collectives, Exchange, Transport
 
@@ -76,7 +76,7 @@ class Network(Communicator):
     """One rank of a real job.
 
     ``collectives`` carry ``sum`` where they are not the transport's own. ``seconds_waiting``: time spent inside the
-    transport.
+    transport. ``recorder``: what keeps the spans of this rank; set it before an optimizer is made.
 
     Raises ``RuntimeError`` when a message of another step or of another layout arrives.
     """
@@ -92,6 +92,7 @@ class Network(Communicator):
         self.transport, self.rank = transport, transport.rank
         self.collectives: Collectives = collectives or transport
         self.seconds_waiting = 0.0
+        self.recorder: Recorder | None = None
 
     def mix_start(self, message: Message) -> PendingNetworkMix:
         """See ``Communicator.mix_start``."""
@@ -99,36 +100,46 @@ class Network(Communicator):
         message.stamp(self.step, self.flags)
         assert message.buffer.nbytes == message.nbytes, "what is handed over is what is reported"
         listeners = graph.listeners(self.rank)
-        started = time.perf_counter()
-        exchange = self.transport.exchange(message.buffer, listeners, graph.neighbors(self.rank))
-        self.seconds_waiting += time.perf_counter() - started
-        self.bytes_sent += message.nbytes * len(listeners)
+        sent = message.nbytes * len(listeners)
+        with self.span("exchange post", sent) as span:
+            exchange = self.transport.exchange(message.buffer, listeners, graph.neighbors(self.rank))
+        self.seconds_waiting += span.seconds
+        self.bytes_sent += sent
         return PendingNetworkMix(self, exchange, message, graph)
 
     def sum(self, message: Message, out: Tensor, alpha: float = 1.0) -> None:
         """See ``Communicator.sum``: an all-reduce where the payload can be summed as it is, else an all-gather."""
-        started = time.perf_counter()
-        self.bytes_sent += sum_bytes(message) if self.size > 1 else 0
+        sent = sum_bytes(message) if self.size > 1 else 0
+        self.bytes_sent += sent
         if message.codec.summable:
-            values = _summands(message)
-            assert values.nbytes == sum_bytes(message), "what is handed over is what is reported"
-            self.collectives.all_reduce(values)
-            self.seconds_waiting += time.perf_counter() - started
-            out += values.to(out.dtype) * alpha
+            with self.span("all-reduce", sent) as span:
+                values = _summands(message)
+                assert values.nbytes == sum_bytes(message), "what is handed over is what is reported"
+                self.collectives.all_reduce(values)
+            self.seconds_waiting += span.seconds
+            with self.span("decode"):
+                out += values.to(out.dtype) * alpha
             return
-        message.stamp(self.step, self.flags)
-        assert message.buffer.nbytes == message.nbytes, "what is handed over is what is reported"
-        gathered = self.collectives.all_gather(message.buffer)
-        self.seconds_waiting += time.perf_counter() - started
-        for rank, buffer in enumerate(gathered):
-            message.codec.add_to(out, self.checked(message, rank, buffer), alpha)
+        with self.span("all-gather", sent) as span:
+            message.stamp(self.step, self.flags)
+            assert message.buffer.nbytes == message.nbytes, "what is handed over is what is reported"
+            gathered = self.collectives.all_gather(message.buffer)
+        self.seconds_waiting += span.seconds
+        with self.span("decode"):
+            for rank, buffer in enumerate(gathered):
+                message.codec.add_to(out, self.checked(message, rank, buffer), alpha)
 
     def agree(self, flags: Tensor) -> None:
         """Replace ``flags`` (bool, on the CPU) by whether any rank has them set."""
-        started = time.perf_counter()
-        self.transport.all_reduce_flags(flags)
-        self.bytes_sent += flags.nbytes if self.size > 1 else 0
-        self.seconds_waiting += time.perf_counter() - started
+        sent = flags.nbytes if self.size > 1 else 0
+        with self.span("agree", sent) as span:
+            self.transport.all_reduce_flags(flags)
+        self.seconds_waiting += span.seconds
+        self.bytes_sent += sent
+
+    def span(self, name: str, nbytes: int = 0) -> Span:
+        """Measures what runs inside it, as a part of this step."""
+        return Span(name, self.recorder, self.step, nbytes)
 
     def noise(self, like: Tensor) -> Tensor:
         """See ``Communicator.noise``."""
@@ -157,10 +168,11 @@ class PendingNetworkMix:
     def add_to(self, out: Tensor, alpha: float = 1.0) -> None:
         """See ``PendingMix.add_to``."""
         comm, message = self._comm, self._message
-        started = time.perf_counter()
-        received = self._exchange.wait()
-        comm.seconds_waiting += time.perf_counter() - started
-        for peer, weight in self._graph.rows[comm.rank]:
-            one = message if peer == comm.rank else comm.checked(message, peer, received[peer])
-            message.codec.add_to(out, one, alpha * weight)
+        with comm.span("exchange wait", message.nbytes * len(self._graph.neighbors(comm.rank))) as span:
+            received = self._exchange.wait()
+        comm.seconds_waiting += span.seconds
+        with comm.span("decode"):
+            for peer, weight in self._graph.rows[comm.rank]:
+                one = message if peer == comm.rank else comm.checked(message, peer, received[peer])
+                message.codec.add_to(out, one, alpha * weight)
         self._exchange.release()

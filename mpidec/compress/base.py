@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from mpidec.compress.message import Layout, Message, Parts
+from mpidec.spans import Span
 
 
 class Noise(Protocol):
@@ -38,12 +39,22 @@ class Compressor(ABC):
         self._sizes: tuple[int, ...] | None = None
         self._layouts: dict[tuple[torch.dtype, int], Layout] = {}
         self.noise: Noise = _generator_noise
+        self._recorded = False
 
-    def bind(self, sizes: Sequence[int], noise: Noise | None = None) -> None:
-        """Fix the ``sizes`` of the segments, in entries, and the ``noise``; unbound, a vector is one segment."""
+    def bind(self, sizes: Sequence[int], noise: Noise | None = None, span: Callable[[str], Span] | None = None) -> None:
+        """Fix the ``sizes`` of the segments, in entries, and the ``noise``; unbound, a vector is one segment.
+
+        Inside a ``span``, where one is given, runs every ``encode`` from here on.
+        """
         self._sizes = tuple(sizes)
         self._layouts.clear()
         self.noise = noise or _generator_noise
+        if self._recorded:
+            del vars(self)["encode"]
+        self._recorded = span is not None
+        if span is not None:
+            # On this object alone: what nobody records costs nothing, and no class of a compressor knows of it.
+            vars(self)["encode"] = _inside(span, self.encode)
 
     @property
     def bound(self) -> bool:
@@ -106,6 +117,16 @@ class Compressor(ABC):
 
     def _blank(self, x: Tensor) -> Message:
         return Message.empty(self.layout(x.shape[-1], x.dtype), self, x.shape[:-1], x.device)
+
+
+def _inside(span: Callable[[str], Span], encode: Callable[[Tensor], Message]) -> Callable[[Tensor], Message]:
+    def encode_inside(x: Tensor) -> Message:
+        with span("encode") as one:
+            message = encode(x)
+            one.nbytes = message.nbytes
+        return message
+
+    return encode_inside
 
 
 def column(alpha: float | Tensor, like: Tensor) -> float | Tensor:
