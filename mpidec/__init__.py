@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mpidec.flat import FlatBuffer
     from mpidec.optim import algorithm
     from mpidec.optim.allreduce import AllReduce
+    from mpidec.optim.averaging import averaged
     from mpidec.optim.base import Algorithm, Step
     from mpidec.optim.choco import CHOCO
     from mpidec.optim.dcd import DCD
@@ -37,16 +38,19 @@ if TYPE_CHECKING:
     from mpidec.optim.local_sgd import LocalSGD
     from mpidec.optim.local_sign_sgd import LocalSignSGD
     from mpidec.optim.naive import Naive
+    from mpidec.optim.scaler import EqualScaler
     from mpidec.optim.sign_sgd import SignSGD
     from mpidec.optim.signum import Signum
     from mpidec.rows import Rows
     from mpidec.topology import Topology
+    from mpidec.train.checkpoint.store import Checkpoints
     from mpidec.world import World, init, run_on_threads
 
 _PLACES = {
     "Algorithm": "mpidec.optim.base",
     "AllReduce": "mpidec.optim.allreduce",
     "CHOCO": "mpidec.optim.choco",
+    "Checkpoints": "mpidec.train.checkpoint.store",
     "Communicator": "mpidec.communicator",
     "Compressor": "mpidec.compress.base",
     "DCD": "mpidec.optim.dcd",
@@ -56,6 +60,7 @@ _PLACES = {
     "DistributedOptimizer": "mpidec.optim.distributed",
     "ECD": "mpidec.optim.ecd",
     "EFSignSGD": "mpidec.optim.ef_sign_sgd",
+    "EqualScaler": "mpidec.optim.scaler",
     "FlatBuffer": "mpidec.flat",
     "Identity": "mpidec.compress.dense",
     "LocalEFSignSGD": "mpidec.optim.local_ef_sign_sgd",
@@ -76,6 +81,7 @@ _PLACES = {
     "UserError": "mpidec.errors",
     "World": "mpidec.world",
     "algorithm": "mpidec.optim",
+    "averaged": "mpidec.optim.averaging",
     "compressor": "mpidec.compress",
     "init": "mpidec.world",
     "run_on_threads": "mpidec.world",
@@ -90,11 +96,13 @@ __all__ = [
     "QSGD",
     "Algorithm",
     "AllReduce",
+    "Checkpoints",
     "Communicator",
     "Compressor",
     "DeepSqueeze",
     "DistributedOptimizer",
     "EFSignSGD",
+    "EqualScaler",
     "FlatBuffer",
     "Identity",
     "LocalEFSignSGD",
@@ -115,6 +123,7 @@ __all__ = [
     "World",
     "__version__",
     "algorithm",
+    "averaged",
     "compressor",
     "init",
     "run_on_threads",

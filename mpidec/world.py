@@ -6,12 +6,13 @@ import sys
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch.utils.data.distributed import DistributedSampler
 
 from mpidec.errors import UserError, tell
 from mpidec.launcher import Launch, launched
@@ -44,6 +45,10 @@ class World:
     def size(self) -> int:
         """Number of ranks."""
         return self.transport.size
+
+    def sampler(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> DistributedSampler[Any]:
+        """For a ``DataLoader``: this rank's share of ``dataset``, equally long on all; call its ``set_epoch``."""
+        return DistributedSampler(dataset, self.size, self.rank, shuffle, seed)  # type: ignore[arg-type]
 
     def collectives(self, choice: str = "auto") -> Collectives:
         """What central algorithms sum with: ``horovod``, ``mpi``, or ``auto``, Horovod where every rank has it.

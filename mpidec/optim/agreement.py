@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from mpidec.flat import FlatBuffer
 from mpidec.optim.base import Algorithm
 from mpidec.topology import Topology
 from mpidec.transport.base import Transport
+
+Found = TypeVar("Found")
 
 
 def refuse_different_models(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:
@@ -63,6 +66,31 @@ def refuse_differences(transport: Transport, mine: dict[str, Any]) -> None:
                 raise UserError(
                     f"the ranks differ in {what}: {first} on rank 0, but {other} on rank {rank}; take the same on all"
                 )
+
+
+def by_rank_0(transport: Transport, find: Callable[[], Found]) -> Found:
+    """What ``find`` returns on rank 0, which alone calls it, on all ranks; a ``UserError`` of it becomes one on all."""
+    found: Found | None = None
+    mistake: UserError | None = None
+    if transport.rank == 0:
+        try:
+            found = find()
+        except UserError as error:
+            mistake = error
+    found, told = transport.broadcast_object((found, str(mistake) if mistake else None))
+    if told is not None:
+        raise mistake or UserError(told)
+    return cast(Found, found)
+
+
+def first_failure(told: Sequence[Any]) -> str:
+    """The first failure, a string that is not empty, among what each rank tells, with its rank; empty without any."""
+    failed = {rank: one for rank, one in enumerate(told) if isinstance(one, str) and one}
+    if not failed:
+        return ""
+    rank = min(failed)
+    others = f" (and {len(failed) - 1} more of {len(told)} ranks)" if len(failed) > 1 else ""
+    return f"rank {rank}: {failed[rank]}{others}"
 
 
 def broadcast_model(transport: Transport, model: nn.Module, flat: FlatBuffer) -> None:

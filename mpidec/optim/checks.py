@@ -57,6 +57,21 @@ def refuse_clip(clip: float | None) -> float | None:
     return clip
 
 
+def refuse_clip_norm(clip_norm: float | None, algorithm: Algorithm) -> None:
+    """Raise ``UserError`` for a ``clip_norm`` that is no norm, or has no gradient to clip."""
+    if clip_norm is None:
+        return
+    if not 0 < clip_norm < float("inf"):
+        raise UserError(
+            f"clip_norm, which limits the norm of the whole gradient, is above 0 and finite: got {clip_norm}"
+        )
+    if algorithm.owns_direction:
+        raise UserError(
+            f"{type(algorithm).__name__} makes the direction of the step itself, and leaves no gradient to clip before "
+            "it: leave out clip_norm"
+        )
+
+
 def refuse_second_direction(local: torch.optim.Optimizer, algorithm: Algorithm) -> None:
     """Raise ``UserError`` for a ``local`` optimizer with a direction of its own, under a rule that owns it."""
     if not algorithm.owns_direction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +14,8 @@ from mpidec.errors import NonFiniteError, UserError
 from mpidec.flat import FlatBuffer
 from mpidec.optim.agreement import broadcast_model, refuse_different_models, refuse_different_rules
 from mpidec.optim.base import Algorithm, Step
-from mpidec.optim.checks import refuse_second_direction, unwise
+from mpidec.optim.checks import refuse_clip_norm, refuse_second_direction, unwise
+from mpidec.optim.state import refuse_other_state
 from mpidec.topology import Topology
 from mpidec.world import init
 
@@ -35,6 +35,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             (for a central rule the complete graph) where none is given.
         seed: of the compressor's random draws; a ``Network`` brings its own.
         steps_per_epoch: what epochs are counted in, for rules and compressors that change with them.
+        clip_norm: norm of the whole gradient above which it is scaled down just before the local step: the mean
+            gradient under a rule that averages gradients, else this rank's own.
 
     Raises ``UserError`` for a model that cannot be flattened, or that differs among the ranks; for a ``local``
     optimizer with momentum or weight decay under a rule that owns them; and where epochs are needed and not counted.
@@ -57,6 +59,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         broadcast: bool = True,
         seed: int = 0,
         steps_per_epoch: int | None = None,
+        clip_norm: float | None = None,
     ) -> None:
         if isinstance(local, DistributedOptimizer):
             raise UserError("this optimizer is distributed already: wrap the one inside it")
@@ -71,10 +74,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 f"{type(algorithm).__name__} with {algorithm.compressor!r} changes with the epoch: give steps_per_epoch"
             )
         refuse_second_direction(local, algorithm)
+        refuse_clip_norm(clip_norm, algorithm)
         # Claimed in one go: ranks that are threads may share an algorithm by mistake.
         if vars(algorithm).setdefault("_owner", self) is not self or algorithm.compressor.bound:
             raise UserError("this algorithm, or its compressor, already serves another optimizer: make one for each")
         self.local, self.algorithm, self.steps_per_epoch = local, algorithm, steps_per_epoch
+        self.clip_norm = clip_norm
         # What unpickling calls: it lays the tables of hooks, and makes no param groups of its own.
         self.__setstate__({"defaults": local.defaults})
         self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
@@ -85,7 +90,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             broadcast_model(self.comm.transport, model, self.flat)
         self.steps = 0
         self.seconds = {"local_step": 0.0, "algorithm": 0.0, "exchange": 0.0}
-        algorithm.compressor.bind(self.flat.sizes, self.comm.noise)
+        algorithm.compressor.bind(self.flat.sizes, self.comm.noise, self.comm.span if self.comm.recorder else None)
         if self.comm.rank == 0 and (reason := unwise(algorithm, local)):
             warnings.warn(reason, stacklevel=2)
         with torch.no_grad():
@@ -111,20 +116,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        started, before = time.perf_counter(), (self.seconds["local_step"], self.comm.seconds_waiting)
-        self.flat.collect_data()
-        used = self.flat.collect_grad()
-        overflowed = self._unscale()
-        if not overflowed:
-            self._refuse_non_finite()
-        if self.algorithm.synchronous:
-            used, overflowed = self._agree(used, overflowed)
-        self.flat.bind_grad(used)
-        self.steps += 1
-        self._run(used, overflowed)
+        before = self.seconds["local_step"], self.comm.seconds_waiting
+        self.comm.step = self.steps + 1  # not only from the algorithm on: what is agreed on before belongs to it too
+        with self.comm.span("step") as span:
+            self.flat.collect_data()
+            used = self.flat.collect_grad()
+            overflowed = self._unscale()
+            if not overflowed:
+                self._refuse_non_finite()
+            if self.algorithm.synchronous:
+                used, overflowed = self._agree(used, overflowed)
+            self.flat.bind_grad(used)
+            self.steps += 1
+            self._run(used, overflowed)
         local, exchange = self.seconds["local_step"] - before[0], self.comm.seconds_waiting - before[1]
         self.seconds["exchange"] += exchange
-        self.seconds["algorithm"] += time.perf_counter() - started - local - exchange
+        self.seconds["algorithm"] += span.seconds - local - exchange
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -154,25 +161,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         Raises ``UserError``, with nothing loaded yet, where the state is of another algorithm or of other parameters.
         """
-        mine, parts = self._identity(), ["algorithm", "local", "rule", "shapes", "steps"]
-        if sorted(state_dict) != parts:
-            raise UserError(
-                f"this is no state of a DistributedOptimizer, which holds {parts}: got {sorted(state_dict)}"
-            )
-        if state_dict["rule"] != mine["rule"]:
-            raise UserError(f"the state was saved by {state_dict['rule']}, and cannot be taken up by {mine['rule']}")
-        there, here = state_dict["shapes"], mine["shapes"]
-        for name in there | here:
-            if there.get(name) != here.get(name):
-                raise UserError(
-                    f"the state was saved for other parameters: {name!r} has the shape {there.get(name)} there, and "
-                    f"{here.get(name)} here"
-                )
-        saved_buffers, own = sorted(state_dict["algorithm"]), sorted(name for name, _ in self.algorithm.named_buffers())
-        if saved_buffers != own:
-            raise UserError(
-                f"the state was saved by a {mine['rule']} of other options: it holds {saved_buffers}, here are {own}"
-            )
+        own = [name for name, _ in self.algorithm.named_buffers()]
+        refuse_other_state(state_dict, **self._identity(), buffers=own)
         self.local.load_state_dict(state_dict["local"])
         for name, buffer in self.algorithm.named_buffers():
             saved = state_dict["algorithm"][name]
@@ -207,9 +197,13 @@ class DistributedOptimizer(torch.optim.Optimizer):
             algorithm.run(x, g, self.comm, step, lambda: None if overflowed else self._local_step())
 
     def _local_step(self) -> None:
-        started = time.perf_counter()
-        self.local.step()
-        self.seconds["local_step"] += time.perf_counter() - started
+        with self.comm.span("local step") as span:
+            if self.clip_norm is not None:
+                # As torch.nn.utils.clip_grad_norm_ does it, small number included.
+                norm = torch.linalg.vector_norm(self.flat.grad)
+                self.flat.grad *= torch.clamp(self.clip_norm / (norm + 1e-6), max=1.0)
+            self.local.step()
+        self.seconds["local_step"] += span.seconds
 
     def _unscale(self) -> bool:
         """Apply what a GradScaler left here; returns whether it found an overflow, which forbids the local step."""
