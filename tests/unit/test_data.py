@@ -6,13 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from mpidec import UserError
-from mpidec.train import data, models
+from mpidec import Topology, UserError
+from mpidec.simulate.training import Training
+from mpidec.train import build, data, models
 from mpidec.train.config import Config
-from mpidec.train.data import Shards
-from mpidec.train.job import make_optimizer
-from mpidec.train.names import MODELS, Partition
+from mpidec.train.data.dataset import Dataset, Split
+from mpidec.train.data.lazy import LazySplit
+from mpidec.train.data.shards import Shards
+from mpidec.train.data.source import Source
+from mpidec.train.names import Partition
 from mpidec.transport.solo import Solo
+from support import data as own
 from support.problems import alone
 
 
@@ -77,26 +81,67 @@ def test_too_few_samples_are_refused() -> None:
         Shards(labels(8), 2, 5, 0)
 
 
+TEXT = Dataset(*[Split(torch.zeros(9, 4, dtype=torch.int16), torch.zeros(9, 4, dtype=torch.uint8))] * 2, 256)
+
+
+def lazy(source: own.Numbers) -> Dataset:
+    split = LazySplit(source, torch.tensor(source.targets) if hasattr(source, "targets") else None, "mine", 3)
+    return Dataset(split, split, 3)
+
+
+def test_text_is_dealt_by_its_place() -> None:
+    shards = build.shards(Config(partition="sorted", batch_size=1), TEXT, 3)
+    assert [part.tolist() for part in shards.parts(1)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert len(build.shards(Config(batch_size=1), TEXT, 3).parts(1)[0]) == 3
+    with pytest.raises(UserError, match=r"--partition dirichlet:0.5 divides classes among the ranks, but"):
+        build.shards(Config(partition="dirichlet:0.5", batch_size=1), TEXT, 3)
+
+
+def test_samples_without_known_labels_are_dealt_anew_alone() -> None:
+    unknown = lazy(own.Unlabelled(12))
+    assert build.shards(Config(batch_size=1), unknown, 3).samples == 12
+    for partition in ("sorted", "dirichlet:0.5"):
+        with pytest.raises(UserError, match=f"--partition {partition} goes by labels, which this data set does"):
+            build.shards(Config(partition=partition, batch_size=1), unknown, 3)
+    known = build.shards(Config(partition="sorted", batch_size=1), lazy(own.Numbers(12)), 3)
+    assert [{k % 3 for k in part.tolist()} for part in known.parts(1)] == [{0}, {1}, {2}]
+
+
+def test_labels_of_each_rank_are_counted() -> None:
+    dataset = lazy(own.Numbers(13))
+    shards = build.shards(Config(partition="sorted", batch_size=1), dataset, 3)
+    assert build.label_counts(dataset, shards) == [[5, 0, 0], [0, 4, 0], [0, 0, 4]]
+    dealt = build.label_counts(dataset, build.shards(Config(batch_size=1), dataset, 2))
+    assert [sum(rank) for rank in dealt] == [7, 6]
+    assert [sum(label) for label in zip(*dealt, strict=True)] == [5, 4, 4]
+    missing = lazy(own.Unlabelled(12))
+    for without in (TEXT, missing):
+        assert build.label_counts(without, build.shards(Config(batch_size=1), without, 3)) is None
+
+
+def test_the_simulator_refuses_what_it_cannot_hold_or_batch() -> None:
+    graph = Topology.named("ring", 3)
+    with pytest.raises(UserError, match="the simulator needs all samples in memory"):
+        Training(Config(batch_size=1, algorithm="dpsgd"), lazy(own.Numbers(12)), graph)
+    with pytest.raises(UserError, match="the simulator cannot train lstm"):
+        Training(Config(batch_size=1, algorithm="dpsgd", model="lstm"), TEXT, graph)
+
+
 def test_digits() -> None:
-    digits = data.load("digits", Solo())
+    digits = data.load(Source("digits"), Solo())
     assert (len(digits.train), len(digits.test), digits.classes, digits.sample) == (1438, 359, 10, (8, 8))
     assert digits.train.inputs.min() == 0
     assert digits.train.inputs.max() == 1
     assert set(digits.train.labels.tolist()) == set(digits.test.labels.tolist()) == set(range(10))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_models_take_samples_to_classes(name: str) -> None:
-    assert models.build(name, (8, 8), 10)(torch.zeros(3, 8, 8)).shape == (3, 10)
-
-
 def test_the_optimizer_is_the_one_that_was_asked_for() -> None:
     config = Config(lr=0.3, momentum=0.8, nesterov=False, weight_decay=0.01, gamma=0.2, compressor="top-k", ratio=0.5)
-    optimizer = make_optimizer(config, models.build("logistic", (8, 8), 10), alone(), steps_per_epoch=7)
+    optimizer = build.optimizer(config, models.build("logistic", (8, 8), 10), alone(), steps_per_epoch=7)
     (group,) = optimizer.param_groups
     assert (group["lr"], group["momentum"], group["nesterov"], group["weight_decay"]) == (0.3, 0.8, False, 0.01)
     assert optimizer.algorithm.gamma == 0.2
     assert repr(optimizer.algorithm.compressor) == "TopK(0.5)"
     assert optimizer.steps_per_epoch == 7
-    plain = make_optimizer(Config(momentum=0.0), models.build("logistic", (8, 8), 10), alone(), 7)
+    plain = build.optimizer(Config(momentum=0.0), models.build("logistic", (8, 8), 10), alone(), 7)
     assert not plain.param_groups[0]["nesterov"], "there is none without momentum"

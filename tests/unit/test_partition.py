@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpidec import UserError
-from mpidec.train.data import digits
+from mpidec.train.data.bundled import digits
+from mpidec.train.data.partition import Indices, parts
 from mpidec.train.names import Partition
-from mpidec.train.partition import Indices, parts
 
 KINDS = ["iid", "sorted", "dirichlet:0.01", "dirichlet:0.3", "dirichlet:100"]
 NO_ALPHAS = ["", ":", ":0", ":-1", ":inf", ":nan", ":x", ":1:2"]
@@ -121,5 +121,15 @@ def test_other_partitions_are_refused(text: str) -> None:
     with pytest.raises(UserError) as refusal:
         Partition.parse(text)
     assert str(refusal.value) == (
-        f"--partition is iid, sorted, or dirichlet:ALPHA with an ALPHA of 0.001 to 1e6: got {text!r}"
+        f"--partition is iid, fixed, sorted, or dirichlet:ALPHA with an ALPHA of 0.001 to 1e6: got {text!r}"
     )
+
+
+def test_a_fixed_deal_is_the_first_of_iid() -> None:
+    labels = np.arange(50)
+    first, later = (parts(labels, 4, Partition("fixed"), seed=3, epoch=epoch) for epoch in (1, 9))
+    assert all((a == b).all() for a, b in zip(first, later, strict=True))
+    assert sorted(np.concatenate(first)) == list(range(50))
+    moving = [parts(labels, 4, Partition("iid"), seed=3, epoch=epoch) for epoch in (1, 9)]
+    assert not all((a == b).all() for a, b in zip(*moving, strict=True))
+    assert str(Partition.parse("Fixed")) == "fixed"

@@ -1,13 +1,10 @@
-"""The built-in networks: each a function of the shape of a sample and the number of classes."""
+"""Networks of dense layers, for samples of any shape."""
 
 from __future__ import annotations
 
 import math
-from pkgutil import resolve_name
 
 from torch import nn
-
-from mpidec.train.names import MODELS
 
 
 def mlp(sample: tuple[int, ...], classes: int) -> nn.Module:
@@ -18,9 +15,3 @@ def mlp(sample: tuple[int, ...], classes: int) -> nn.Module:
 def logistic(sample: tuple[int, ...], classes: int) -> nn.Module:
     """Multinomial logistic regression: convex, for comparisons with theory."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(sample), classes))
-
-
-def build(name: str, sample: tuple[int, ...], classes: int) -> nn.Module:
-    """The model ``name`` of the table."""
-    model: nn.Module = resolve_name(MODELS[name])(sample, classes)
-    return model
