@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from pkgutil import resolve_name
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from mpidec.communicator import Network
 from mpidec.compress import compressor
-from mpidec.optim import algorithm, entry
+from mpidec.errors import UserError
+from mpidec.optim import algorithm
 from mpidec.optim.base import Algorithm
+from mpidec.optim.distributed import DistributedOptimizer
 from mpidec.train import models
 from mpidec.train.config import Config
-from mpidec.train.data import Dataset, Shards
+from mpidec.train.data.dataset import Dataset
+from mpidec.train.data.partition import label_histogram
+from mpidec.train.data.shards import Shards
+from mpidec.train.data.source import Source
+from mpidec.train.local import local_step
 from mpidec.train.names import Partition
 
 
 def shards(config: Config, dataset: Dataset, ranks: int) -> Shards:
     """The training samples as ``ranks`` share them."""
-    return Shards(dataset.train.labels, ranks, config.batch_size, config.seed, Partition.parse(config.partition))
+    batch, shard = config.batch_size * config.accumulate, -(-len(dataset.train) // ranks)
+    if config.batch_size <= shard < batch:
+        raise UserError(
+            f"--accumulate {config.accumulate} makes batches of {batch}, which are larger than a rank's shard of "
+            f"{shard} samples: lower it, or start fewer ranks"
+        )
+    return Shards.of(dataset.train, ranks, batch, config.seed, Partition.parse(config.partition))
+
+
+def source(config: Config) -> Source:
+    """Where the samples come from."""
+    return Source(
+        config.data,
+        config.data_dir,
+        config.download,
+        config.image_size,
+        config.sequence_length or 64,
+        config.workers,
+    )
+
+
+def label_counts(dataset: Dataset, shards: Shards) -> list[list[int]] | None:
+    """How many samples of each class each rank has in the first epoch; ``None`` where samples have no one class."""
+    labels = dataset.train.labels
+    if labels is None or labels.ndim != 1:
+        return None
+    counts: list[list[int]] = label_histogram(labels.cpu().numpy(), shards.parts(1), dataset.classes).tolist()
+    return counts
 
 
 def dtype(config: Config) -> torch.dtype:
@@ -32,7 +65,10 @@ def dtype(config: Config) -> torch.dtype:
 def model(config: Config, dataset: Dataset) -> nn.Module:
     """The network, with the parameters that the seed gives it, on the CPU."""
     torch.manual_seed(config.seed)
-    return models.build(config.model, dataset.sample, dataset.classes).to(dtype(config))
+    made = models.build(config.model, dataset.sample, dataset.classes, dataset.tokens)
+    if any(p.is_complex() for p in made.parameters()):
+        raise UserError(f"--model {config.model} has complex parameters: only real ones can be averaged")
+    return made.to(dtype(config))
 
 
 def rule(config: Config) -> Algorithm:
@@ -48,10 +84,13 @@ def rule_with(config: Config) -> Callable[[float], Algorithm]:
     return lambda gamma: rule(dataclasses.replace(config, gamma=gamma))
 
 
-def local_step(config: Config, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """The optimizer that takes the local step of ``parameters``."""
-    kind = resolve_name(entry(config.algorithm).local)
-    made: torch.optim.Optimizer = kind(
-        parameters, lr=config.lr, **({} if config.owns_direction else config.direction_options)
+def optimizer(config: Config, model: nn.Module, network: Network, steps_per_epoch: int) -> DistributedOptimizer:
+    """The local step of ``model`` and the algorithm around it."""
+    return DistributedOptimizer(
+        local_step(config, model),
+        model,
+        rule(config),
+        network,
+        steps_per_epoch=steps_per_epoch,
+        clip_norm=config.clip_norm,
     )
-    return made

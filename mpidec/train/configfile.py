@@ -20,7 +20,7 @@ def expand(arguments: list[str]) -> list[str]:
     Where a flag chooses another algorithm or compressor, what the file says for its own is left out. Raises
     ``UserError`` for a file that cannot be read, is no YAML mapping, or names options that do not exist.
     """
-    path = _given(arguments, "config")
+    path = _given(arguments, "config") or _resumed(arguments)
     if path is None:
         return arguments
     types = {field.name: field.type for field in dataclasses.fields(Config) if field.name != "config"}
@@ -56,6 +56,19 @@ def _given(arguments: list[str], name: str) -> str | None:
     return value
 
 
+def _resumed(arguments: list[str]) -> str | None:
+    """The options of the run that ``--resume DIR`` goes on with, where there is one."""
+    folder = _given(arguments, "resume")
+    if folder is None or folder == "auto":
+        return None
+    here = Path(folder).resolve()
+    places = (here, here.parent, here.parent.parent)  # a run, its checkpoints, or one of them
+    found = next((place / "config.yaml" for place in places if (place / "config.yaml").exists()), None)
+    if found is None and (here / "checkpoints").is_dir():
+        raise UserError(f"{folder} has checkpoints, but no config.yaml with the options of the run: put it back")
+    return str(found) if found else None
+
+
 def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
     """The options of the file that lose their meaning by an algorithm or compressor chosen on the command line.
 
@@ -76,6 +89,11 @@ def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
     if given is not None or "compressor" in lost:
         own = compress.OPTIONS.get(canonical("compressor", given, compress.known()), {}) if given else {}
         lost |= _not_of(options, compress.OPTIONS, own) | {"compressor_options"}
+    if (local := _given(arguments, "optimizer")) is not None and local != options.get("optimizer", "SGD"):
+        lost |= {"optimizer_options"} | ({"momentum"} if options.get("momentum") == 0.9 else set())
+        lost |= {"lr"} if options.get("lr") in (before.lr, 0.001) else set()
+    if (_given(arguments, "schedule") or "multistep") != "multistep":
+        lost |= {"milestones", "lr_factor"}
     if lost or chosen or given:
         sparse = options.get("compressor") in optim.SPARSE
         if options.get("contraction") == optim.wants_contraction(before.needs, sparse):

@@ -16,7 +16,7 @@ from mpidec.optim import ALGORITHMS
 from mpidec.train import build, data
 from mpidec.train.config import Config
 from mpidec.train.configfile import expand
-from mpidec.train.job import make_optimizer
+from mpidec.train.data.source import Source
 from mpidec.train.names import DTYPES
 from mpidec.transport.solo import Solo
 from support.problems import alone, net
@@ -134,7 +134,7 @@ def test_compressors_come_in_the_form_that_the_algorithm_is_analysed_for(algorit
 def test_momentum_goes_to_whoever_makes_the_direction(options, owner: str) -> None:
     torch.manual_seed(0)
     config = Config(**options, momentum=0.7, weight_decay=0.02)
-    optimizer = make_optimizer(config, net(), alone(), steps_per_epoch=10)
+    optimizer = build.optimizer(config, net(), alone(), steps_per_epoch=10)
     group, rule = optimizer.local.param_groups[0], optimizer.algorithm
     own = (0.7, 0.02, True)
     mine = (group.get("momentum"), group.get("weight_decay"), group.get("nesterov"))
@@ -162,7 +162,7 @@ def test_sign_rules_begin_with_a_small_rate() -> None:
 def test_every_algorithm_is_built_from_its_options(algorithm: str) -> None:
     for compressor in ALGORITHMS[algorithm].compressors or (None,):
         config = Config(algorithm=algorithm, compressor=compressor)
-        optimizer = make_optimizer(config, net(), alone(), steps_per_epoch=10)
+        optimizer = build.optimizer(config, net(), alone(), steps_per_epoch=10)
         assert type(optimizer.algorithm).__name__.lower().startswith(algorithm.replace("-", "")[:3])
         assert optimizer.local.param_groups[0]["lr"] == config.lr
 
@@ -202,7 +202,7 @@ def test_what_a_flag_says_comes_back_from_the_file(
         ({"algorithm": "dpsgd", "gamma": "auto"}, "--gamma belongs to the algorithms choco, deepsqueeze, naive, but "),
         (
             {"partition": "dirichlet:0"},
-            "--partition is iid, sorted, or dirichlet:ALPHA with an ALPHA of 0.001 to 1e6: ",
+            "--partition is iid, fixed, sorted, or dirichlet:ALPHA with an ALPHA of 0.001 to 1e6: ",
         ),
         ({"dtype": "float16"}, "unknown dtype 'float16': known are float32, float64"),
     ],
@@ -215,7 +215,7 @@ def test_values_out_of_range_are_refused(options: dict[str, Any], sentence: str)
 
 
 def test_parameters_and_samples_come_in_the_dtype_that_was_asked_for() -> None:
-    dataset = data.load("digits", Solo())
+    dataset = data.load(Source("digits"), Solo())
     for name in ("float32", "float64"):
         config = Config(dtype=name)
         assert {p.dtype for p in build.model(config, dataset).parameters()} == {getattr(torch, name)}
@@ -226,6 +226,6 @@ def test_parameters_and_samples_come_in_the_dtype_that_was_asked_for() -> None:
 
 
 def test_shards_are_dealt_as_the_partition_says() -> None:
-    dataset = data.load("digits", Solo())
+    dataset = data.load(Source("digits"), Solo())
     shards = build.shards(Config(partition="dirichlet:0.5", batch_size=16, seed=3), dataset, 4)
     assert (str(shards.partition), shards.ranks, shards.batch_size, shards.seed) == ("dirichlet:0.5", 4, 16, 3)
