@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import operator
 import os
 import re
 import sys
@@ -11,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from types import TracebackType
-from typing import NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
@@ -43,6 +45,12 @@ def parse(target: type[Parsed], program: str, expand: Callable[[list[str]], list
         fail(f"{_sentence(complaint.getvalue())} ({program} --help lists all options)")
     except UserError as error:
         fail(str(error))
+
+
+def any_of(commands: dict[str, type]) -> Any:
+    """What tyro reads as one of the ``commands``, by name, with its options."""
+    parts = (Annotated[kind, tyro.conf.subcommand(name=name)] for name, kind in commands.items())
+    return functools.reduce(operator.or_, parts)
 
 
 def fail(sentence: str) -> NoReturn:
@@ -92,6 +100,7 @@ def _sentence(complaint: str) -> str:
             parts[-1].append(line)
     parts = [part for part in parts if part] or [[plain.strip()]]
     fault = re.sub(r"^Error parsing ([A-Z]\w*: )?", "", " ".join(parts[0])).rstrip(".")
+    fault = re.sub(r"^Missing from .*?: (--\S+).*", r"\1 is needed: give it a value", fault)
     fault = re.sub(
         r": no type matching \{None\}\|(\S+) could be instantiated from \[(.*)\]$", r" takes \1: got \2", fault
     )
