@@ -12,6 +12,7 @@ from mpidec.folder import Folder, writing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")  # Okabe and Ito
 DASHES = ("-", "--", ":", "-.")
@@ -25,19 +26,28 @@ def refuse_without_matplotlib() -> None:
         raise UserError("plots need matplotlib: pip install matplotlib, or mpidec with its extra plot") from None
 
 
-@contextmanager
-def figure(folder: Folder, name: str, panels: int = 1, width: float = 5.2) -> Iterator[Sequence[Axes]]:
-    """Axes side by side; what is drawn inside goes to ``name`` in ``folder``, a PNG."""
+def canvas(rows: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """A figure of ``width`` by ``height`` inches with ``rows`` times ``columns`` axes, row by row.
+
+    ``shared`` goes to matplotlib's ``subplots``. Needs no display.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width * panels, 4.0), layout="constrained", dpi=150)
+    made = Figure(figsize=(width, height), layout="constrained", dpi=150)
     FigureCanvasAgg(made)
-    axes = made.subplots(1, panels, squeeze=False)[0]
+    axes = list(made.subplots(rows, columns, squeeze=False, **shared).flat)
     for one in axes:
         one.grid(True, which="major", color="#dddddd", linewidth=0.6)
         one.spines[["top", "right"]].set_visible(False)
         one.set_axisbelow(True)
+    return made, axes
+
+
+@contextmanager
+def figure(folder: Folder, name: str, panels: int = 1, width: float = 5.2) -> Iterator[Sequence[Axes]]:
+    """Axes side by side; what is drawn inside goes to ``name`` in ``folder``, a PNG."""
+    made, axes = canvas(1, panels, width * panels, 4.0)
     yield axes
     with writing(folder.path):
         made.savefig(folder.path / name)
