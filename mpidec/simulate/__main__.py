@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from pkgutil import resolve_name
-from typing import Annotated, Any
 
-import tyro
-
-from mpidec.cli import fail, parse, run
+from mpidec.cli import any_of, fail, parse, run
 from mpidec.launcher import launched
 from mpidec.simulate import options
 from mpidec.simulate.memory import keep_memory
@@ -39,12 +34,6 @@ def main() -> None:
 def _expand(arguments: list[str]) -> list[str]:
     """Options of a ``--config`` file follow the name of the command."""
     return arguments[:1] + expand(arguments[1:]) if arguments[:1] == ["network"] else arguments
-
-
-def any_of(commands: dict[str, type]) -> Any:
-    """What tyro reads as one of the ``commands``, by name, with its options."""
-    parts = (Annotated[kind, tyro.conf.subcommand(name=name)] for name, kind in commands.items())
-    return functools.reduce(operator.or_, parts)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from tabulate import tabulate
 
+from mpidec import plots
 from mpidec.consensus.problem import Consensus
 from mpidec.consensus.theory import Guarantee
 from mpidec.errors import UserError
 from mpidec.folder import Folder
 from mpidec.names import canonical
 from mpidec.optim import entry
-from mpidec.simulate import options, plots
+from mpidec.simulate import options
 from mpidec.simulate.settings import Setting, labels, refuse_too_many, settings
 from mpidec.train import build
 from mpidec.train.names import DTYPES

@@ -13,19 +13,20 @@ import torch
 from tabulate import tabulate
 from torch import Tensor, nn
 
+from mpidec import plots
 from mpidec.errors import UserError
 from mpidec.folder import Folder
 from mpidec.optim.base import Step
 from mpidec.rows import Rows
-from mpidec.simulate import options, plots
+from mpidec.simulate import options
 from mpidec.simulate.regression import Optimum, Regression, load, optimum
 from mpidec.simulate.settings import Setting, labels, refuse_too_many, settings
 from mpidec.topology import Topology
-from mpidec.train import build
+from mpidec.train import build, local
 from mpidec.train.config import Config
-from mpidec.train.data import Shards
+from mpidec.train.data.partition import parts
+from mpidec.train.data.shards import Shards
 from mpidec.train.names import Partition
-from mpidec.train.partition import parts
 
 POINTS = 100  # of a line, about: each costs a pass over all samples
 POINTS_PER_EPOCH = 4  # at most
@@ -46,7 +47,7 @@ class Descent:
         self.rule = build.rule(config)
         self.x = nn.Parameter(torch.zeros(graph.size, problem.size[1], dtype=torch.float64))
         self.x.grad = torch.zeros_like(self.x)
-        self.local = build.local_step(config, [self.x])
+        self.local = local.made(config, [self.x])
         # Shards differ by a sample where the ranks do not divide the samples, and the mean over the ranks must still be
         # the objective, whose optimum the ranks are measured by.
         shares = parts(self.shards.labels.numpy(), graph.size, self.shards.partition, config.seed, 1)

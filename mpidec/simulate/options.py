@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import tyro
 
 from mpidec import compress, optim, topology
-from mpidec.train.config import Config, Place
+from mpidec.train.config import Config
+from mpidec.train.options.forms import Place
 
 Gammas = Annotated[
     tuple[float | Literal["auto"], ...],

@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
+from mpidec import plots
 from mpidec.errors import NonFiniteError, UserError
 from mpidec.folder import Folder
-from mpidec.simulate import options, plots
+from mpidec.simulate import options
 from mpidec.simulate.pool import all_done
 from mpidec.simulate.settings import graph_of
 from mpidec.simulate.training import Training
 from mpidec.train import build, data
 from mpidec.train.config import Config
+from mpidec.train.data.source import Source
 from mpidec.transport.solo import Solo
 
 BASELINES = ("allreduce", "dpsgd")
@@ -72,7 +74,7 @@ def simulate(chosen: options.Pattern) -> None:
     jobs = list(_jobs(chosen))
     for config in {job.cell[0]: job.config for job in jobs}.values():
         graph_of(config, chosen.ranks)  # which refuses what the rule cannot follow
-    build.shards(jobs[0].config, data.load(jobs[0].config.data, Solo()), chosen.ranks)
+    build.shards(jobs[0].config, data.load(Source(jobs[0].config.data), Solo()), chosen.ranks)
     plots.refuse_without_matplotlib()
     folder = Folder.make(chosen.out, "pattern")
     runs: dict[Cell, list[dict[str, Any]]] = {}
@@ -112,7 +114,7 @@ def _run(job: Job) -> dict[str, Any]:
     """Train one configuration; the accuracy, in %, is of the averaged model, and null where it diverged."""
     warnings.simplefilter("ignore")  # that these pairs are unwise is what is shown
     config = job.config
-    training = Training(config, data.load(config.data, Solo()), graph_of(config, job.ranks))
+    training = Training(config, data.load(Source(config.data), Solo()), graph_of(config, job.ranks))
     accuracy = train_loss = None
     with contextlib.suppress(NonFiniteError):
         for epoch in range(1, config.epochs + 1):

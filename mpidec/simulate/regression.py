@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
 from mpidec.errors import UserError
+from mpidec.train.data.libsvm import read
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -136,7 +137,7 @@ def load(name: str, regularization: float | None = None) -> Regression:
 
     Raises ``UserError`` for a file that cannot be read, and for one that holds no two classes.
     """
-    features, values = bundled() if name.lower().replace("_", "-") == BUNDLED else _read(name)
+    features, values = bundled() if name.lower().replace("_", "-") == BUNDLED else _of_file(name)
     classes = np.unique(values)
     if len(classes) != 2:
         shown = ", ".join(f"{value:g}" for value in classes[:5]) + ", .." * (len(classes) > 5)
@@ -156,21 +157,8 @@ def bundled() -> tuple[Vector, Vector]:
     return (measures - measures.mean(0)) / measures.std(0), benign.astype(np.float64)
 
 
-def _read(path: str) -> tuple[Any, Vector]:
-    """The samples of a LIBSVM file, which may be compressed (.gz, .bz2): a CSR matrix, and the labels as they stand."""
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        features, values = load_svmlight_file(path)
-    except FileNotFoundError:
-        raise UserError(f"--data is {BUNDLED} or the path of a LIBSVM file: got {path}, which does not exist") from None
-    except (OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UserError(
-            f"{path} cannot be read as a LIBSVM file, lines of LABEL INDEX:VALUE ..: {reason.rstrip('.')}"
-        ) from None
-    if not len(values) or not features.nnz:
-        raise UserError(f"{path} holds no {'features' if len(values) else 'samples'}: lines are LABEL INDEX:VALUE ..")
-    if not (np.isfinite(features.data).all() and np.isfinite(values).all()):
-        raise UserError(f"{path} holds NaN or infinity, with which nothing can be learnt: remove those samples")
-    return features, values
+def _of_file(path: str) -> tuple[Any, Vector]:
+    if not Path(path).exists():
+        raise UserError(f"--data is {BUNDLED} or the path of a LIBSVM file: got {path}, which does not exist")
+    (samples,) = read([path])
+    return samples

@@ -11,11 +11,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-from mpidec import compress
+from mpidec import compress, plots
 from mpidec.compress.base import Compressor
 from mpidec.errors import UserError
 from mpidec.folder import Folder
-from mpidec.simulate import options, ping, plots
+from mpidec.simulate import options, ping
 from mpidec.simulate.costs import GRAPHS, Cost, Model, degree, shorter
 from mpidec.topology import Topology
 from mpidec.train.config import Config

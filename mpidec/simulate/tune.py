@@ -7,10 +7,11 @@ from typing import Any
 
 from tabulate import tabulate
 
+from mpidec import plots
 from mpidec.consensus.gamma import BURST, Search, Trial, search
 from mpidec.errors import UserError
 from mpidec.folder import Folder
-from mpidec.simulate import options, plots
+from mpidec.simulate import options
 from mpidec.simulate.settings import graph_of
 from mpidec.train import build
 from mpidec.train.config import Config

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -13,85 +12,87 @@ from torch import Tensor, nn
 
 from mpidec.errors import NonFiniteError
 from mpidec.flat import FlatBuffer
-from mpidec.train.data import Split
+from mpidec.optim.averaging import average, swapped
+from mpidec.train.data.dataset import Samples
+from mpidec.train.loss import cross_entropy, hits
 from mpidec.transport.base import Transport
 
-BATCH = 1024  # samples that are judged at once
+BATCH = 1024  # samples that are judged at once, at most
+ENTRIES = 2**24  # of their inputs, at most
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Accuracies lie in 0 .. 1. ``test_accuracy``: of the averaged model; ``test_accuracy_local``: of each rank's own.
+    """Accuracies lie in 0 .. 1, and are shares of the samples, or of the tokens where each of these has a label.
 
-    ``consensus_distance``: the root mean square, over the ranks, of the norm of x_i minus the average.
+    ``test_accuracy``, ``test_loss``: of the averaged model; ``..._local``: of each rank's own. ``consensus_distance``:
+    the root mean square, over the ranks, of the norm of x_i minus the average.
     """
 
     test_accuracy: float
     test_accuracy_local: list[float]
+    test_loss: float
+    test_loss_local: list[float]
     consensus_distance: float
 
 
 @torch.no_grad()
-def evaluate(transport: Transport, model: nn.Module, flat: FlatBuffer, test: Split) -> Evaluation:
+def evaluate(
+    transport: Transport,
+    model: nn.Module,
+    flat: FlatBuffer,
+    test: Samples,
+    statistics: str = "average",
+    training: Iterable[Tensor] = (),
+) -> Evaluation:
     """Judge the models of all ranks on the same ``test`` samples; a collective call. Leaves the model as it was.
 
-    Raises ``NonFiniteError`` on every rank where one has diverged.
+    ``statistics``, ``training``: see ``mpidec.averaged``. Raises ``NonFiniteError`` on every rank where one has
+    diverged.
     """
-    was_training = model.training
+    was_training, labels = model.training, targets(test)
     model.eval()
-    local = int(correct(model, test)) / len(test)
+    local = scores(model, test)
     mean = average(transport, flat.data)
-    squared = float((flat.data - mean).double().square().sum())
-    share = Split(test.inputs[transport.rank :: transport.size], test.labels[transport.rank :: transport.size])
-    with averaged(transport, model, flat, mean):
-        hits = correct(model, share)
-    rows = transport.all_gather_objects((local, squared, int(hits)))
-    for rank, row in enumerate(rows):
-        if not math.isfinite(row[1]):
+    squared = (flat.data - mean).double().square().sum().cpu()
+    with swapped(transport, model, flat.data, mean, statistics, training):
+        share = scores(model, test, transport.rank, transport.size)
+    ranks = transport.all_gather_objects([*local.tolist(), *share.tolist(), squared.item()])
+    for rank, row in enumerate(ranks):
+        if not all(map(math.isfinite, row)):
             raise NonFiniteError(
                 f"the parameters of rank {rank}, or their average, hold NaN or infinity: lower the learning rate or "
                 "gamma, and take no fp16 where values pass 65,504"
             )
     model.train(was_training)
+    right, losses, right_of_mean, losses_of_mean, distances = zip(*ranks, strict=True)
     return Evaluation(
-        test_accuracy=sum(row[2] for row in rows) / len(test),
-        test_accuracy_local=[row[0] for row in rows],
-        consensus_distance=(sum(row[1] for row in rows) / len(rows)) ** 0.5,
+        test_accuracy=sum(right_of_mean) / labels,
+        test_accuracy_local=[one / labels for one in right],
+        test_loss=sum(losses_of_mean) / labels,
+        test_loss_local=[one / labels for one in losses],
+        consensus_distance=(sum(distances) / len(ranks)) ** 0.5,
     )
 
 
-@contextmanager
-def averaged(transport: Transport, model: nn.Module, flat: FlatBuffer, mean: Tensor) -> Iterator[None]:
-    """The averaged model in the place of this rank's: ``mean`` parameters, and means of the floating-point buffers.
+def scores(model: Callable[[Tensor], Tensor], samples: Samples, first: int = 0, every: int = 1) -> Tensor:
+    """How many labels the model names right, and its loss summed over the labels: float64 of shape ``(2,)``.
 
-    Integer buffers, such as BatchNorm's counters, stay this rank's own.
+    Of each sample ``first``, ``first + every``, ...
     """
-    buffers = [buffer for buffer in model.buffers() if buffer.dtype.is_floating_point]
-    kept = [tensor.clone() for tensor in (flat.data, *buffers)]
-    for buffer in buffers:
-        buffer.copy_(average(transport, buffer))
-    flat.data.copy_(mean)
-    try:
-        yield
-    finally:
-        for tensor, values in zip((flat.data, *buffers), kept, strict=True):
-            tensor.copy_(values)
+    total = torch.zeros(2, dtype=torch.float64)
+    together = max(1, min(BATCH, ENTRIES // max(1, math.prod(samples.sample))))
+    mine = torch.arange(len(samples))[first::every]
+    for inputs, labels in samples.batches(mine.split(together) if len(mine) else ()):
+        outputs = model(inputs)
+        both = torch.stack([hits(outputs, labels).double(), cross_entropy(outputs, labels).double() * labels.numel()])
+        total = total.to(labels.device) + both
+    return total
 
 
-def average(transport: Transport, values: Tensor) -> Tensor:
-    """The mean of ``values`` over the ranks, in float32 at least."""
-    total = values.to(torch.promote_types(values.dtype, torch.float32), copy=True)
-    transport.all_reduce(total)
-    return total / transport.size
-
-
-def correct(model: Callable[[Tensor], Tensor], samples: Split) -> Tensor:
-    """How many of the ``samples`` the model names right."""
-    hits = torch.zeros((), dtype=torch.int64, device=samples.labels.device)
-    for inputs, labels in zip(samples.inputs.split(BATCH), samples.labels.split(BATCH), strict=True):
-        if len(labels):
-            hits = hits + (model(inputs).argmax(-1) == labels).sum()
-    return hits
+def targets(samples: Samples) -> int:
+    """How many labels there are to be named: one a sample, or one a token."""
+    return len(samples) if samples.labels is None else samples.labels.numel()
 
 
 def parameters_digest(transport: Transport, x: Tensor) -> str:

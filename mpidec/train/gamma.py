@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from mpidec.consensus.cache import cached_search
-from mpidec.errors import UserError
+from mpidec.optim.agreement import by_rank_0
 from mpidec.topology import Topology
 from mpidec.train import build
 from mpidec.train.config import Config
@@ -26,14 +26,6 @@ def agreed_gamma(config: Config, graph: Topology, model: nn.Module, transport: T
     """The same on every rank of a job, of which rank 0 searches; a collective call for ``auto``."""
     if config.gamma != "auto":
         return config
-    found: Config | str | None = None
-    if transport.rank == 0:
-        try:
-            found = with_gamma(config, graph, [p.numel() for p in model.parameters() if p.requires_grad])
-        except UserError as error:
-            found = str(error)
-    found = transport.broadcast_object(found)
-    if isinstance(found, str):
-        raise UserError(found)
-    assert isinstance(found, Config), "rank 0 has found one, or said why not"
-    return dataclasses.replace(config, gamma=found.gamma)
+    sizes = [p.numel() for p in model.parameters() if p.requires_grad]
+    gamma = by_rank_0(transport, lambda: with_gamma(config, graph, sizes).gamma)
+    return dataclasses.replace(config, gamma=gamma)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-
 from mpidec.communicator import Network
-from mpidec.optim.agreement import refuse_differences
-from mpidec.optim.distributed import DistributedOptimizer
+from mpidec.optim.agreement import by_rank_0, refuse_differences
 from mpidec.topology import Topology
-from mpidec.train import build, data
+from mpidec.train import build, data, resume
 from mpidec.train.config import Config
-from mpidec.train.evaluate import evaluate, parameters_digest
+from mpidec.train.data.draws import seed_all, seed_of
+from mpidec.train.evaluate import parameters_digest
 from mpidec.train.gamma import agreed_gamma
-from mpidec.train.metrics import Meter
+from mpidec.train.keeper import Keeper
 from mpidec.train.progress import Progress
 from mpidec.train.record import RunFolder, Site
+from mpidec.train.tensorboard import refuse_without_tensorboard
+from mpidec.train.trace.write import start_trace, write_trace
+from mpidec.train.trainer import Trainer
 from mpidec.world import World, init
 
 
@@ -24,48 +24,51 @@ def train(config: Config) -> None:
     world = init(device=config.device)
     options = {f"--{name.replace('_', '-')}": value for name, value in config.resolved().items()}
     refuse_differences(world.transport, options)
-    dataset = data.load(config.data, world.transport)
+    if config.tensorboard:
+        by_rank_0(world.transport, refuse_without_tensorboard)
+    begin = resume.origin(config, world.transport)
+    dataset = data.load(build.source(config), world.transport)
     shards = build.shards(config, dataset, world.size)
     network = make_network(config, world)
-    model = build.model(config, dataset).to(world.device)
+    model = build.model(config, dataset)
+    resume.load_average(begin, model, world.transport)
+    model = model.to(world.device)
     # The same start everywhere, then draws of its own on every rank (dropout, say).
-    torch.manual_seed(config.seed + 1 + world.rank)
+    seed_all(seed_of(config.seed, world.rank, 0, 0))
     config = agreed_gamma(config, network.topology, model, world.transport)
-    optimizer = make_optimizer(config, model, network, shards.steps)
 
+    clocks = start_trace(network) if config.trace else None
+    trainer = Trainer(config, dataset, model, network, shards)
+    trainer.try_one_batch()
     site = Site.of(network, config)
-    folder = RunFolder.create(config, site) if world.rank == 0 else None
-    dtype = build.dtype(config)
-    train_split, test_split = dataset.train.to(world.device, dtype), dataset.test.to(world.device, dtype)
-    meter = Meter(optimizer)
-    with Progress(config, site, folder, config.epochs * shards.steps) as progress:
-        for epoch in range(1, config.epochs + 1):
-            model.train()
-            for batch in shards.batches(epoch, world.rank):
-                with meter.phase("data"):
-                    inputs, labels = train_split.inputs[batch], train_split.labels[batch]
-                optimizer.zero_grad()
-                with meter.phase("forward_backward"):
-                    loss = nn.functional.cross_entropy(model(inputs), labels)
-                    loss.backward()
-                    meter.add_loss(loss)
-                optimizer.step()
+    position = resume.start(trainer, begin)
+    folder = None
+    if world.rank == 0:
+        folder = RunFolder.open(config, site, begin.folder, begin.checkpoint, trainer.meter.last)
+        folder.write_labels(build.label_counts(dataset, shards))
+    keeper = Keeper(trainer, site, folder)
+    last = config.epochs
+    if config.stop_after is not None:
+        last = min(last, position.epoch - 1 + config.stop_after)
+    behind = trainer.optimizer.steps
+    with Progress(config, site, folder, shards.steps, behind, trainer.meter.last) as progress:
+        for epoch in range(position.epoch, last + 1):
+            for batch in trainer.steps(epoch, position.batch if epoch == position.epoch else 0):
                 progress.step()
-            with meter.phase("evaluate"):
-                evaluation = evaluate(world.transport, model, optimizer.flat, test_split)
-            progress.epoch(meter.close_epoch(epoch, evaluation))
-        digest = parameters_digest(world.transport, optimizer.flat.data)
+                keeper.after_step(epoch, batch)
+            evaluation = trainer.evaluate(epoch)
+            progress.epoch(trainer.meter.close_epoch(epoch, evaluation))
+            keeper.after_epoch(epoch, last)
+        digest = parameters_digest(world.transport, trainer.optimizer.flat.data)
+        if clocks is not None:
+            write_trace(network, clocks, folder)
         progress.finish(digest)
 
 
 def make_network(config: Config, world: World) -> Network:
     """The graph and the collectives that ``config`` asks for."""
-    graph = Topology.named("complete" if config.central else config.topology, world.size)
+    family = "complete" if config.central else config.topology
+    # Some families need a library that takes time to import, or a search: rank 0 does it for all.
+    graph = by_rank_0(world.transport, lambda: Topology.named(family, world.size))
     collectives = world.collectives(config.collectives) if config.central else None
     return Network(world.transport, graph, collectives, config.seed)
-
-
-def make_optimizer(config: Config, model: nn.Module, network: Network, steps_per_epoch: int) -> DistributedOptimizer:
-    """The local step and the algorithm around it that ``config`` asks for."""
-    local, rule = build.local_step(config, model.parameters()), build.rule(config)
-    return DistributedOptimizer(local, model, rule, network, steps_per_epoch=steps_per_epoch)

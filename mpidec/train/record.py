@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import platform
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mpidec.communicator import Network
 from mpidec.errors import UserError
-from mpidec.folder import Folder
+from mpidec.folder import Folder, writing
+from mpidec.train.checkpoint.layout import point_at
+from mpidec.train.checks import changed
 from mpidec.train.config import Config
 from mpidec.version import __version__, installed
 
@@ -34,6 +38,41 @@ class RunFolder(Folder):
     """``config.yaml``, a line of ``metrics.jsonl`` for each epoch, and ``summary.json``, written by rank 0 alone."""
 
     @classmethod
+    def open(
+        cls, config: Config, site: Site, resumed: Path | None, checkpoint: Path | None, last: dict[str, Any]
+    ) -> RunFolder:
+        """The folder of a new run, or of the one that is ``resumed``.
+
+        ``checkpoint``: where that goes on, after the metrics ``last``.
+        Under ``--resume auto`` a run that ended before its first checkpoint begins anew in its folder.
+        """
+        if resumed is None and config.resume == "auto" and config.out is not None:
+            resumed = config.out if cls._begun_before(config, config.out / "config.yaml") else None
+        if resumed is None:
+            return cls.create(config, site)
+        folder = cls(resumed)
+        if checkpoint is not None:
+            # Before later metrics are dropped: whoever resumes this run from now on goes on from here.
+            point_at(checkpoint)
+        folder.forget_metrics_after(last.get("epoch", 0))
+        folder.write_config(config)
+        return folder
+
+    @staticmethod
+    def _begun_before(config: Config, path: Path) -> bool:
+        import yaml
+
+        if not path.exists():
+            return False
+        try:
+            saved = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):
+            return False
+        if difference := changed(config, saved if isinstance(saved, dict) else {}):
+            raise UserError(f"the run in {path.parent} was begun with {difference}: take the same, or another --out")
+        return True
+
+    @classmethod
     def create(cls, config: Config, site: Site) -> RunFolder:
         """Make the folder and write ``config.yaml``. Raises ``UserError`` where it is in use or cannot be written."""
         parts = (config.algorithm, config.compressor, site.topology, f"n{site.ranks}")
@@ -52,6 +91,23 @@ class RunFolder(Folder):
         import yaml
 
         self.replace("config.yaml", yaml.safe_dump(config.resolved(), sort_keys=False))
+
+    def write_labels(self, counts: list[list[int]] | None) -> None:
+        """How many training samples of each class the ranks have in the first epoch, a row of counts for each rank."""
+        if counts is not None:
+            rows = ",\n".join(f"  {json.dumps(row)}" for row in counts)
+            self.replace("labels.json", f'{{"ranks": [\n{rows}\n]}}\n')
+
+    def forget_metrics_after(self, epoch: int) -> None:
+        """Drop the lines of ``metrics.jsonl`` that a resumed run writes again, and one that was cut short."""
+        kept = []
+        with writing(self.path):
+            path = self.path / "metrics.jsonl"
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []:
+                with suppress(ValueError, TypeError, KeyError):
+                    if json.loads(line)["epoch"] <= epoch:
+                        kept.append(line + "\n")
+        self.replace("metrics.jsonl", "".join(kept))
 
     def append_metrics(self, metrics: dict[str, Any]) -> None:
         """One more line of ``metrics.jsonl``."""
@@ -82,6 +138,7 @@ def summarize(config: Config, site: Site, status: str, last: dict[str, Any], dig
         "epochs": last.get("epoch", 0),
         "test_accuracy": last.get("test_accuracy"),
         "test_accuracy_local": last.get("test_accuracy_local"),
+        "test_loss": last.get("test_loss"),
         "train_loss": last.get("train_loss"),
         "consensus_distance": last.get("consensus_distance"),
         "bytes_sent_per_rank": sent,

@@ -67,7 +67,7 @@ def test_diverged_parameters_are_no_result(tmp_path: Path) -> None:
     done = mpirun(2, *TRAIN, *options, "--out", "run", cwd=tmp_path, timeout=60)
     assert done.returncode != 0
     assert done.stderr.count("error: the parameters of rank 0, or their average, hold NaN or infinity") == 1
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "failed"
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["status"] == "diverged"
 
 
 def test_ranks_with_different_options_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from mpidec.compress import COMPRESSORS
 from mpidec.optim import ALGORITHMS
 from mpidec.simulate.__main__ import COMMANDS, any_of
 from mpidec.topology import FAMILIES
+from mpidec.train.config import Config
+from mpidec.train.names import DATA, MODELS
 from support.jobs import ROOT, alone, mpirun
 
 README = (ROOT / "README.md").read_text()
+TRAINING = (ROOT / "docs" / "training.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
@@ -29,7 +33,7 @@ def side(diff: str, sign: str) -> str:
 
 def test_the_diff_turns_a_plain_loop_into_a_distributed_one(tmp_path: Path) -> None:
     (diff,) = blocks(README, "diff")
-    assert sum(line.startswith("+") for line in diff.splitlines()) <= 6
+    assert sum(line.startswith("+") for line in diff.splitlines()) == 5
     (tmp_path / "plain.py").write_text(side(diff, "-"))
     (tmp_path / "script.py").write_text(side(diff, "+"))
     plain = alone("plain.py", cwd=tmp_path)
@@ -42,7 +46,9 @@ def test_the_diff_turns_a_plain_loop_into_a_distributed_one(tmp_path: Path) -> N
     assert min(accuracies) > 80
 
 
-@pytest.mark.parametrize("block", blocks(README, "python"), ids=["own graph", "rows", "threads"])
+@pytest.mark.parametrize(
+    "block", blocks(README, "python"), ids=["accumulation", "checkpoint", "own graph", "rows", "threads"]
+)
 def test_examples(block: str, tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(block)
     done = mpirun(2, "example.py", cwd=tmp_path)
@@ -61,15 +67,35 @@ def test_the_algorithm_of_the_contributing_page(tmp_path: Path) -> None:
 
 
 def test_commands_are_spelled_right(tmp_path: Path) -> None:
-    """Every training command of the README, shortened to one epoch on two ranks."""
+    """Every training command of the README that needs no files, shortened to one epoch on two ranks."""
     commands = re.findall(r"^mpirun -np 16 python (-m mpidec\.train[^#\n]*)", README, flags=re.MULTILINE)
-    assert len(commands) >= 4
-    for number, command in enumerate(commands):
-        if "runs/..." in command:
-            continue
+    files = ("runs/...", "--out", "--download", "package.module")
+    shown = [command for command in commands if not any(one in command for one in files) and "--" in command]
+    assert len(shown) >= 4
+    for number, command in enumerate(shown):
         arguments = [*command.split(), "--epochs", "1", "--batch-size", "64", "--out", str(tmp_path / str(number))]
         done = mpirun(2, *arguments, cwd=tmp_path)
         assert done.returncode == 0, (command, done.stderr)
+
+
+def test_all_options_that_the_pages_show_are_known() -> None:
+    commands = re.findall(r"^mpirun -np \d+ python -m mpidec\.train ([^#\n]*)", README + TRAINING, flags=re.MULTILINE)
+    assert len(commands) >= 12
+    for command in commands:
+        if "runs/..." not in command:
+            tyro.cli(Config, args=command.split())
+
+
+def test_a_model_and_data_of_ones_own(tmp_path: Path) -> None:
+    (block,) = blocks(TRAINING, "python")
+    (tmp_path / "mine.py").write_text(block)
+    (command,) = re.findall(
+        r"^mpirun -np 16 python (-m mpidec\.train --data mine:data.*)", TRAINING, flags=re.MULTILINE
+    )
+    done = mpirun(4, *command.split(), "--epochs", "3", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["test_accuracy"] > 0.8
 
 
 def test_commands_of_the_simulator_are_spelled_right() -> None:
@@ -90,6 +116,8 @@ def test_pictures_of_the_pages_are_there() -> None:
 def test_tables_name_everything_there_is() -> None:
     for name in (*ALGORITHMS, *COMPRESSORS, *FAMILIES):
         assert f"`{name}`" in README, name
+    for name in (*DATA, *MODELS):
+        assert f"`{name}`" in TRAINING, name
 
 
 def test_hostfiles_name_hosts_and_slots() -> None:

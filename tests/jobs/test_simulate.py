@@ -147,7 +147,7 @@ WRONG = [
     (["network", "--gamma", "2"], "--gamma must be above 0 and at most 1, or auto: got 2"),
     (["network", "--ratio", "0.1"], "--ratio belongs to the compressors top-k, random-k, but this run uses sign"),
     (["network", "--topology", "hypercube", "--ranks", "12"], "a hypercube has 2^k ranks: got 12, take 8 or 16"),
-    (["network", "--partition", "dirichlet"], "--partition is iid, sorted, or dirichlet:ALPHA"),
+    (["network", "--partition", "dirichlet"], "--partition is iid, fixed, sorted, or dirichlet:ALPHA"),
     (["network", "--config", "nowhere.yaml"], "the configuration nowhere.yaml cannot be read"),
     (["network", "--rank", "3"], "Unrecognized options: --rank, 3"),
     (["network", "--epochs", "1", "--out", "used"], "the output folder used is not empty: choose another --out"),

@@ -16,6 +16,7 @@ SHORT = ("--epochs", "2", "--batch-size", "32")
 D = 64 * 128 + 128 + 128 * 10 + 10  # parameters of the default network, in four segments
 SIGN_BYTES = 16 + -(-D // 64) * 8 + 4 * 4
 SUMMARY = {
+    "test_loss",
     "status",
     "algorithm",
     "compressor",
@@ -44,12 +45,16 @@ METRICS = {
     "step",
     "lr",
     "train_loss",
+    "train_loss_local",
+    "test_loss",
+    "test_loss_local",
     "test_accuracy",
     "test_accuracy_local",
     "consensus_distance",
     "bytes_sent",
     "seconds",
     "phases",
+    "phases_max",
 }
 
 
@@ -65,7 +70,12 @@ def test_four_ranks_leave_a_complete_and_repeatable_record(tmp_path: Path) -> No
     out = tmp_path / "run"
     summary = train(4, out, *SHORT)
     assert set(summary) == SUMMARY
-    assert sorted(path.name for path in out.iterdir()) == ["config.yaml", "metrics.jsonl", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "config.yaml",
+        "labels.json",
+        "metrics.jsonl",
+        "summary.json",
+    ]
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert [set(line) for line in lines] == [METRICS, METRICS]
     assert [line["epoch"] for line in lines] == [1, 2]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mpidec import FlatBuffer, World, init
-from mpidec.train.data import Split
+from mpidec.train.data.dataset import Split
 from mpidec.train.evaluate import average, averaged, evaluate, parameters_digest
 
 pytestmark = pytest.mark.mpi

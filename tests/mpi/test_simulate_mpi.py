@@ -13,9 +13,10 @@ from mpidec import World
 from mpidec.simulate.training import Training
 from mpidec.train import build, data
 from mpidec.train.config import Config
-from mpidec.train.data import Dataset
+from mpidec.train.data.dataset import Dataset
+from mpidec.train.data.source import Source
 from mpidec.train.evaluate import evaluate
-from mpidec.train.job import make_network, make_optimizer
+from mpidec.train.job import make_network
 
 STEPS = 50
 RUNS = {
@@ -67,10 +68,10 @@ def steps_of_rows(training: Training) -> Iterator[Tensor]:
 @pytest.mark.parametrize("name", RUNS)
 def test_every_step_on_rows_is_that_of_the_ranks(world: World, name: str) -> None:
     config = config_of(name)
-    dataset, network = data.load(config.data, world.transport), make_network(config, world)
+    dataset, network = data.load(Source(config.data), world.transport), make_network(config, world)
     model = build.model(config, dataset)
     shards = build.shards(config, dataset, world.size)
-    optimizer = make_optimizer(config, model, network, shards.steps)
+    optimizer = build.optimizer(config, model, network, shards.steps)
     training = Training(config, dataset, network.topology)
     assert torch.equal(training.x[world.rank], optimizer.flat.data), "both start alike"
 

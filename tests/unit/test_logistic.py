@@ -211,7 +211,7 @@ WRONG = {
     "--decay must be at least 0 and finite: got -0.1": {"decay": -0.1},
     "--decay must be at least 0 and finite: got nan": {"decay": float("nan")},
     "--regularization must be above 0 and finite: got 0": {"regularization": 0.0},
-    "--partition is iid, sorted": {"partition": "odd"},
+    "--partition is iid, fixed, sorted": {"partition": "odd"},
     "570 ranks cannot share 569 training samples": {"ranks": (2, 570)},
     "a batch of 73 is larger": {"batch_size": 73},
     "breast-cancer or the path of a LIBSVM file: got nowhere, which does not exist": {"data": "nowhere"},

@@ -56,7 +56,7 @@ def test_wrong_options(tmp_path: Path) -> None:
         ({"ranks": 5000}, "5000 ranks cannot share 1438 training samples"),
         ({"topology": "hypercube", "ranks": 6}, r"2\^k ranks: got 6"),
         ({"epochs": 0}, "--epochs must be at least 1"),
-        ({"partition": "dirichlet"}, "--partition is iid, sorted, or dirichlet:ALPHA"),
+        ({"partition": "dirichlet"}, "--partition is iid, fixed, sorted, or dirichlet:ALPHA"),
     ):
         with pytest.raises(UserError, match=sentence):
             pattern.simulate(options.Pattern(out=tmp_path / "out", **wrong))

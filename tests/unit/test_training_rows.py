@@ -15,7 +15,8 @@ from mpidec.errors import NonFiniteError
 from mpidec.simulate.training import Training
 from mpidec.train import build
 from mpidec.train.config import Config
-from mpidec.train.data import Dataset, Split
+from mpidec.train.data.dataset import Dataset, Split
+from mpidec.train.local import local_step
 from mpidec.train.names import MODELS
 
 RANKS = 3
@@ -63,7 +64,7 @@ def one_by_one(training: Training, epochs: int) -> list[nn.Module]:
     config, shards = training.config, training.shards
     first = build.model(config, DATA)
     models = [copy.deepcopy(first) for _ in range(RANKS)]
-    local = [build.local_step(config, [p for p in model.parameters() if p.requires_grad]) for model in models]
+    local = [local_step(config, model) for model in models]
     W = torch.from_numpy(training.graph.matrix.copy())
     for epoch in range(1, epochs + 1):
         for batches in zip(*(shards.batches(epoch, rank) for rank in range(RANKS)), strict=True):
