@@ -144,7 +144,7 @@ LATER = [
     (["--device", "cuda:7"], "device 'cuda:7' is not here"),
     (["--topology", "social"], "got 1"),
     (["--out", "used"], "the output folder used is not empty"),
-    (["--out", "used/file"], "the output folder used/file cannot be written"),
+    (["--out", "used/file"], "the output folder used/file is a file"),
 ]
 
 

@@ -64,7 +64,7 @@ WRONG = [
     (["a", "a"], "the run a is given twice: name each run once"),
     (["a", "./a/../a"], "the run a/../a is given twice (also as a): name each run once"),
     (["a", "--out", "used"], "the output folder used is not empty: choose another --out"),
-    (["a", "--out", "used/file"], "the output folder used/file cannot be written: File exists"),
+    (["a", "--out", "used/file"], "the output folder used/file is a file: choose another --out"),
     (["a", "--out", "used/file/new"], "the output folder used/file/new cannot be written: Not a directory"),
     (["a", "--out", "/proc/new"], "the output folder /proc/new cannot be written: "),
     (["a", "--output", "b"], "Unrecognized options: --output, b (python -m mpidec.report --help lists all options)"),
