@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from mpidec import FlatBuffer, World, init
+from mpidec.optim.averaging import average, swapped
 from mpidec.train.data.dataset import Split
-from mpidec.train.evaluate import average, averaged, evaluate, parameters_digest
+from mpidec.train.evaluate import evaluate, parameters_digest
 
 pytestmark = pytest.mark.mpi
 
@@ -42,7 +43,8 @@ def test_batchnorm_in_the_averaged_model(world: World) -> None:
     model.running_var.fill_(world.rank + 1.0)
     model.num_batches_tracked.fill_(world.rank)
     flat = FlatBuffer(model)
-    with torch.no_grad(), averaged(world.transport, model, flat, average(world.transport, flat.data)):
+    mean = average(world.transport, flat.data)
+    with torch.no_grad(), swapped(world.transport, model, flat.data, mean, "average", ()):
         assert model.running_var.tolist() == [(world.size + 1) / 2] * 2
         assert model.num_batches_tracked == world.rank, "an integer counter stays this rank's own"
     assert model.running_var.tolist() == [world.rank + 1.0] * 2
