@@ -54,6 +54,12 @@ def test_examples(block: str, tmp_path: Path) -> None:
     done = mpirun(2, "example.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+    if "Checkpoints" in block:
+        assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "step-00000100\n"
+        again = mpirun(2, "example.py", cwd=tmp_path)
+        assert sorted(again.stdout.splitlines()) == sorted(done.stdout.splitlines()), (
+            "it goes on where it was: at the end"
+        )
 
 
 def test_the_algorithm_of_the_contributing_page(tmp_path: Path) -> None:
