@@ -64,8 +64,8 @@ def made(config: Config, parameters: Iterable[Tensor] | Iterable[dict[str, Any]]
     try:
         optimizer: torch.optim.Optimizer = kind(parameters, **options)
     except (ValueError, TypeError, RuntimeError) as error:
-        given = f"--optimizer-options {config.optimizer_options}" if config.optimizer_options else "the options given"
-        raise UserError(f"{kind.__name__} does not take {given}: {error}") from None
+        what = f"--optimizer-options {config.optimizer_options}" if config.optimizer_options else "the options given"
+        raise UserError(f"{kind.__name__} does not take {what}: {error}") from None
     return optimizer
 
 
