@@ -83,9 +83,7 @@ def test_lazy_batches_are_those_in_memory(workers: int) -> None:
 
 
 def test_a_worker_that_is_killed_is_told_in_a_sentence() -> None:
-    with pytest.raises(
-        UserError, match=r"a worker process that loads my data has ended \(RuntimeError: DataLoader worker"
-    ):
+    with pytest.raises(UserError, match=r"a worker process that loads my data has ended \("):
         list(lazy(own.Dying(12), workers=1).batches(torch.arange(12).split(4)))
 
 

@@ -75,8 +75,9 @@ class LazySplit:
         """What is ``loaded``; a worker process that ends in the middle is a mistake of what it loads."""
         try:
             yield from loaded
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+        except (RuntimeError, ConnectionError, EOFError) as error:
+            # Which of them comes, depends on whether the pipe or the signal is noticed first.
+            if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
             raise UserError(
                 f"a worker process that loads {self.name} has ended ({told(error)}): look at its data and memory, or "
