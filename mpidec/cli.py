@@ -53,6 +53,12 @@ def any_of(commands: dict[str, type]) -> Any:
     return functools.reduce(operator.or_, parts)
 
 
+def refuse_ranks(reason: str) -> None:
+    """End with the exit code 2 where a launcher has started several ranks of a command that is one process."""
+    if (launch := launched()) and launch.size > 1:
+        fail(f"{reason}: start it without the launcher")
+
+
 def fail(sentence: str) -> NoReturn:
     """End with the exit code 2 after ``sentence``, before MPI has started; of many ranks only rank 0 speaks."""
     if not speaks():

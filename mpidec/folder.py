@@ -34,6 +34,21 @@ class Folder:
                 raise UserError(f"the output folder {path} is not empty: choose another --out, nothing is overwritten")
         return cls(path)
 
+    @classmethod
+    @contextmanager
+    def filled(cls: type[Made], path: Path | None, name: str) -> Iterator[Made]:
+        """As ``make``, for what is written inside: all of it, or nothing is left."""
+        made = path is None or not path.exists()
+        folder = cls.make(path, name)
+        try:
+            yield folder
+        except BaseException:
+            for file in folder.path.iterdir():
+                file.unlink()
+            if made:
+                folder.path.rmdir()
+            raise
+
     def append(self, name: str, record: dict[str, Any]) -> None:
         """One more line of the JSON-lines file ``name``."""
         with writing(self.path), open(self.path / name, "a", encoding="utf-8") as file:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -81,6 +81,22 @@ def by_rank_0(transport: Transport, find: Callable[[], Found]) -> Found:
     if told is not None:
         raise mistake or UserError(told)
     return cast(Found, found)
+
+
+def one_by_one(transport: Transport, mine: Tensor, sizes: Sequence[int]) -> Iterator[Tensor]:
+    """On rank 0 the bytes of every rank in rank order, of which it never holds more than two; on others nothing.
+
+    A collective call, which all must go through to the end. ``mine``: uint8 on the CPU; ``sizes``: of each rank's.
+    """
+    if transport.rank > 0 and mine.numel():
+        transport.exchange(mine, [0], []).wait()
+    for rank, size in enumerate(sizes if transport.rank == 0 else ()):
+        if rank == 0 or size == 0:
+            yield mine[:size]
+            continue
+        exchange = transport.exchange(mine.new_empty(size), [], [rank])
+        yield exchange.wait()[rank]
+        exchange.release()
 
 
 def first_failure(told: Sequence[Any]) -> str:

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from mpidec.cli import fail, parse, run
+from mpidec.cli import fail, parse, refuse_ranks, run
 from mpidec.errors import UserError
-from mpidec.launcher import launched
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,7 @@ class Options:
 def main() -> None:
     """Write the page that the command line asks for."""
     options = parse(Options, "python -m mpidec.report")
-    if (launch := launched()) and launch.size > 1:
-        fail("a report is written by one process: start it without the launcher")
+    refuse_ranks("a report is written by one process")
 
     from mpidec.report.build import report
 

@@ -122,16 +122,7 @@ def _unmeasured(runs: Sequence[Run], names: Sequence[str], metric: str) -> str:
 
 def write(out: Path | None, contents: dict[str, bytes]) -> Path:
     """Files of these ``contents`` in the folder ``out``, all of them or none."""
-    made = out is None or not out.exists()
-    folder = Folder.make(out, "report")
-    try:
-        with writing(folder.path):
-            for name, content in contents.items():
-                (folder.path / name).write_bytes(content)
-    except BaseException:
-        for name in contents:
-            (folder.path / name).unlink(missing_ok=True)
-        if made:
-            folder.path.rmdir()
-        raise
+    with Folder.filled(out, "report") as folder, writing(folder.path):
+        for name, content in contents.items():
+            (folder.path / name).write_bytes(content)
     return folder.path

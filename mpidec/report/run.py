@@ -11,6 +11,7 @@ from typing import Any
 
 from mpidec.errors import UserError
 from mpidec.report.lines import read_lines, read_text
+from mpidec.train.configfile import mapping
 
 Numbers = list[float]
 
@@ -138,15 +139,7 @@ def _number(value: Any) -> float:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    import yaml
-
-    text = read_text(path)
-    try:
-        content = yaml.safe_load(text)
-    except Exception as error:  # the library raises whatever the types it builds raise
-        raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path} must hold the options of a run, one a line: got {type(content).__name__}")
+    content = mapping(read_text(path), path, "the options of a run, one a line")
     return {str(name): value for name, value in content.items()}
 
 

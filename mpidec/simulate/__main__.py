@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
-from mpidec.cli import any_of, fail, parse, run
-from mpidec.launcher import launched
+from mpidec.cli import any_of, parse, refuse_ranks, run
 from mpidec.simulate import options
 from mpidec.simulate.memory import keep_memory
 from mpidec.train.configfile import expand
@@ -23,9 +22,8 @@ COMMANDS = {
 def main() -> None:
     """Run the simulation that the command line names."""
     chosen = parse(any_of(COMMANDS), "python -m mpidec.simulate", _expand)
-    measures = isinstance(chosen, options.Scale) and chosen.measure
-    if (launch := launched()) and launch.size > 1 and not measures:
-        fail("all ranks of a simulation are in one process: start it without the launcher")
+    if not (isinstance(chosen, options.Scale) and chosen.measure):
+        refuse_ranks("all ranks of a simulation are in one process")
     keep_memory()
     name = next(name for name, kind in COMMANDS.items() if type(chosen) is kind)
     resolve_name(f"mpidec.simulate.{name}:simulate")(chosen)

@@ -19,31 +19,31 @@ from mpidec.train.progress import Progress
 from mpidec.train.record import RunFolder, Site
 from mpidec.world import init
 
-# What rows do not do, with the value that leaves it out.
-LACKING = {
-    "workers": 0,
-    "augment": False,
-    "accumulate": 1,
-    "decay": "all",
-    "clip_norm": None,
-    "amp": "none",
-    "compile": False,
-    "batch_norm": "average",
-    "save_every": 0,
-    "save_every_steps": 0,
-    "stop_after": None,
-    "resume": None,
-    "resume_as": None,
-    "trace": False,
-}
+# What rows do not do.
+LACKING = (
+    "workers",
+    "augment",
+    "accumulate",
+    "decay",
+    "clip_norm",
+    "amp",
+    "compile",
+    "batch_norm",
+    "save_every",
+    "save_every_steps",
+    "stop_after",
+    "resume",
+    "resume_as",
+    "trace",
+)
 # Optimizers that treat every entry of a parameter alike, so that a row moves as a rank's parameters do.
 ENTRYWISE = OPTIMIZERS
 
 
 def refuse_lacking(config: Config) -> None:
     """Raise ``UserError`` for an option of ``mpidec.train`` that only real ranks have."""
-    for name, without in LACKING.items():
-        if getattr(config, name) != without:
+    for name in LACKING:
+        if getattr(config, name) != getattr(Config, name):
             option = f"--{name.replace('_', '-')}"
             raise UserError(f"{option} is for real ranks: leave it out here, or run mpirun python -m mpidec.train")
     if config.optimizer not in (None, *ENTRYWISE):

@@ -42,7 +42,7 @@ def source(config: Config) -> Source:
         config.data_dir,
         config.download,
         config.image_size,
-        config.sequence_length or 64,
+        config.sequence_length,
         config.workers,
     )
 

@@ -14,7 +14,7 @@ from mpidec.train.names import DTYPES, Partition, data_name, model_name
 from mpidec.train.options.forms import Place
 from mpidec.train.options.keep import KeepOptions
 from mpidec.train.options.rule import RuleOptions
-from mpidec.train.options.step import CHOICES, MILESTONES, OPTIMIZERS, StepOptions
+from mpidec.train.options.step import CHOICES, GENTLE, MILESTONES, MOMENTUM, OPTIMIZERS, StepOptions
 from mpidec.train.options.work import WorkOptions
 from mpidec.transport import COLLECTIVES
 
@@ -109,8 +109,8 @@ class Config(KeepOptions, StepOptions, WorkOptions, RuleOptions):
         multistep = {"milestones": MILESTONES, "lr_factor": 0.1} if self.schedule == "multistep" else {}
         decay = None if self.optimizer == "Rprop" else 1e-4
         return {
-            "lr": entry.lr if plain else 0.001,
-            "momentum": 0.9 if plain else None,
+            "lr": entry.lr if plain else GENTLE,
+            "momentum": MOMENTUM if plain else None,
             "weight_decay": decay,
             **multistep,
         }

@@ -12,6 +12,7 @@ from mpidec import compress, optim
 from mpidec.errors import UserError
 from mpidec.names import canonical, unknown
 from mpidec.train.config import Config
+from mpidec.train.options.step import GENTLE, MOMENTUM
 
 
 def expand(arguments: list[str]) -> list[str]:
@@ -25,7 +26,7 @@ def expand(arguments: list[str]) -> list[str]:
         return arguments
     types = {field.name: field.type for field in dataclasses.fields(Config) if field.name != "config"}
     options: dict[str, Any] = {}
-    for key, value in _read(path).items():
+    for key, value in read(path).items():
         name = str(key).replace("-", "_")
         if name not in types:
             raise UserError(f"{path}: {unknown('option', str(key), sorted(types))}")
@@ -90,8 +91,8 @@ def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
         own = compress.OPTIONS.get(canonical("compressor", given, compress.known()), {}) if given else {}
         lost |= _not_of(options, compress.OPTIONS, own) | {"compressor_options"}
     if (local := _given(arguments, "optimizer")) is not None and local != options.get("optimizer", "SGD"):
-        lost |= {"optimizer_options"} | ({"momentum"} if options.get("momentum") == 0.9 else set())
-        lost |= {"lr"} if options.get("lr") in (before.lr, 0.001) else set()
+        lost |= {"optimizer_options"} | ({"momentum"} if options.get("momentum") == MOMENTUM else set())
+        lost |= {"lr"} if options.get("lr") in (before.lr, GENTLE) else set()
     if (_given(arguments, "schedule") or "multistep") != "multistep":
         lost |= {"milestones", "lr_factor"}
     if lost or chosen or given:
@@ -105,20 +106,24 @@ def _not_of(options: dict[str, Any], everyones: dict[str, dict[str, Any]], own: 
     return {name for its in everyones.values() for name in its if name in options and name not in own}
 
 
-def _read(path: str) -> dict[Any, Any]:
-    import yaml
-
+def read(path: str | Path) -> dict[Any, Any]:
+    """The options in the file ``path``. Raises ``UserError`` where it cannot be read, or holds something else."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
         raise UserError(f"the configuration {path} cannot be read: {reason}") from None
+    return mapping(text, path, "a mapping, such as 'lr: 0.1', one option a line")
+
+
+def mapping(text: str, path: str | Path, what: str) -> dict[Any, Any]:
+    """The YAML ``text`` of the file ``path``. Raises ``UserError`` where it is broken or is not ``what`` it must be."""
+    import yaml
+
     try:
         content = yaml.safe_load(text)
     except Exception as error:  # the library raises whatever the types it builds raise
         raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
-        raise UserError(
-            f"{path} must hold a mapping, such as 'lr: 0.1', one option a line: got {type(content).__name__}"
-        )
+        raise UserError(f"{path} must hold {what}: got {type(content).__name__}")
     return content

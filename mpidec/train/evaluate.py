@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from mpidec.errors import NonFiniteError
 from mpidec.flat import FlatBuffer
+from mpidec.optim.agreement import one_by_one
 from mpidec.optim.averaging import average, swapped
 from mpidec.train.data.dataset import Samples
 from mpidec.train.loss import cross_entropy, hits
@@ -96,17 +97,9 @@ def targets(samples: Samples) -> int:
 
 
 def parameters_digest(transport: Transport, x: Tensor) -> str:
-    """sha256 over the bytes of every rank's parameters in rank order; the empty string on other ranks than 0.
-
-    They come to rank 0 one after the other, so that it never holds more than two.
-    """
+    """sha256 over the bytes of every rank's parameters in rank order; the empty string on other ranks than 0."""
     mine = x.detach().cpu().view(torch.uint8)
-    digest = hashlib.sha256(mine.numpy().tobytes() if transport.rank == 0 else b"")
-    for rank in range(1, transport.size):
-        if transport.rank == 0:
-            exchange = transport.exchange(mine, [], [rank])
-            digest.update(exchange.wait()[rank].numpy().tobytes())
-            exchange.release()
-        elif transport.rank == rank:
-            transport.exchange(mine, [0], []).wait()
+    digest = hashlib.sha256()
+    for theirs in one_by_one(transport, mine, [mine.numel()] * transport.size):
+        digest.update(theirs.numpy().tobytes())
     return digest.hexdigest() if transport.rank == 0 else ""

@@ -46,7 +46,7 @@ def train(config: Config) -> None:
     if world.rank == 0:
         folder = RunFolder.open(config, site, begin.folder, begin.checkpoint, trainer.meter.last)
         folder.write_labels(build.label_counts(dataset, shards))
-    keeper = Keeper(trainer, site, folder)
+    keeper = Keeper(trainer, folder)
     last = config.epochs
     if config.stop_after is not None:
         last = min(last, position.epoch - 1 + config.stop_after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpidec.train.checkpoint.store import Checkpoints
-from mpidec.train.record import RunFolder, Site
+from mpidec.train.record import RunFolder
 from mpidec.train.resume import identity
 from mpidec.train.state import snapshot
 from mpidec.train.trainer import Trainer
@@ -14,8 +14,8 @@ from mpidec.train.trainer import Trainer
 class Keeper:
     """Writes checkpoints into the run's ``folder``, which rank 0 has; every method is a collective call."""
 
-    def __init__(self, trainer: Trainer, site: Site, folder: RunFolder | None) -> None:
-        self._trainer, self._site, config = trainer, site, trainer.config
+    def __init__(self, trainer: Trainer, folder: RunFolder | None) -> None:
+        self._trainer, config = trainer, trainer.config
         transport = trainer.network.transport
         self._asked = bool(config.save_every or config.save_every_steps or config.stop_after)
         if self._asked:
@@ -39,14 +39,14 @@ class Keeper:
             self._save(epoch + 1, 0)
 
     def _save(self, epoch: int, batch: int) -> None:
-        trainer, site = self._trainer, self._site
+        trainer = self._trainer
         about = {
             "step": trainer.optimizer.steps,
             "epoch": epoch - 1,  # finished ones
             "batch": batch,
             "algorithm": trainer.config.algorithm,
             "compressor": trainer.config.compressor,
-            "topology": site.topology,
+            "topology": trainer.network.topology.name,
             **identity(trainer),
         }
         with trainer.meter.phase("checkpoint"):

@@ -20,8 +20,7 @@ NORMALISATIONS = (
     nn.modules.batchnorm._NormBase,  # BatchNorm and InstanceNorm
     nn.LayerNorm,
     nn.GroupNorm,
-    nn.LocalResponseNorm,
-    *([nn.RMSNorm] if hasattr(nn, "RMSNorm") else []),
+    nn.RMSNorm,
 )
 # They step many times at once, or want gradients that no flat tensor holds.
 UNFIT = ("LBFGS", "SparseAdam", "Optimizer")

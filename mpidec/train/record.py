@@ -15,6 +15,7 @@ from mpidec.folder import Folder, writing
 from mpidec.train.checkpoint.layout import point_at
 from mpidec.train.checks import changed
 from mpidec.train.config import Config
+from mpidec.train.configfile import read
 from mpidec.version import __version__, installed
 
 
@@ -53,22 +54,19 @@ class RunFolder(Folder):
         folder = cls(resumed)
         if checkpoint is not None:
             # Before later metrics are dropped: whoever resumes this run from now on goes on from here.
-            point_at(checkpoint)
+            with writing(checkpoint.parent):
+                point_at(checkpoint)
         folder.forget_metrics_after(last.get("epoch", 0))
         folder.write_config(config)
         return folder
 
     @staticmethod
     def _begun_before(config: Config, path: Path) -> bool:
-        import yaml
-
-        if not path.exists():
-            return False
         try:
-            saved = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
+            saved = read(path)
+        except UserError:
             return False
-        if difference := changed(config, saved if isinstance(saved, dict) else {}):
+        if difference := changed(config, saved):
             raise UserError(f"the run in {path.parent} was begun with {difference}: take the same, or another --out")
         return True
 
@@ -76,14 +74,8 @@ class RunFolder(Folder):
     def create(cls, config: Config, site: Site) -> RunFolder:
         """Make the folder and write ``config.yaml``. Raises ``UserError`` where it is in use or cannot be written."""
         parts = (config.algorithm, config.compressor, site.topology, f"n{site.ranks}")
-        made = config.out is None or not config.out.exists()
-        folder = cls.make(config.out, "-".join(part for part in parts if part))
-        try:
+        with cls.filled(config.out, "-".join(part for part in parts if part)) as folder:
             folder.write_config(config)
-        except UserError:
-            if made:
-                folder.path.rmdir()
-            raise
         return folder
 
     def write_config(self, config: Config) -> None:

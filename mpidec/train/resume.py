@@ -14,10 +14,11 @@ from mpidec.errors import UserError
 from mpidec.optim.agreement import by_rank_0
 from mpidec.train.checkpoint import manifest
 from mpidec.train.checkpoint.average import average
-from mpidec.train.checkpoint.layout import FOLDER, pointed, reading, resolve
+from mpidec.train.checkpoint.layout import FOLDER, pointed, resolve
 from mpidec.train.checkpoint.loading import load
 from mpidec.train.checks import changed
 from mpidec.train.config import Config
+from mpidec.train.record import Site
 from mpidec.train.state import restore
 from mpidec.train.trainer import Trainer
 from mpidec.transport.base import Transport
@@ -47,8 +48,7 @@ def origin(config: Config, transport: Transport) -> Origin:
             return Origin(resolve(config.resume_as))
         if config.resume == "auto":
             assert config.out is not None, "a config refuses auto without a folder"
-            with reading(config.out):
-                checkpoint = pointed(config.out / FOLDER)
+            checkpoint = pointed(config.out / FOLDER)
             return Origin(checkpoint, config.out if checkpoint else None)
         if config.resume is not None:
             checkpoint = resolve(Path(config.resume)).resolve()
@@ -134,7 +134,7 @@ def identity(trainer: Trainer) -> dict[str, Any]:
     return {
         "config": trainer.config.resolved(),
         "graph": network.topology.digest,
-        "collectives": network.collectives.name if trainer.config.central else "none",
+        "collectives": Site.of(network, trainer.config).collectives,
         "samples": [len(trainer.train_samples), len(trainer.test_samples)],
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from typing import TypeVar
 
 import torch
@@ -15,7 +16,7 @@ from mpidec.optim.scaler import EqualScaler
 from mpidec.train import build
 from mpidec.train.config import Config
 from mpidec.train.data.augment import augment, refuse_other_than_images
-from mpidec.train.data.dataset import Dataset
+from mpidec.train.data.dataset import Batch, Dataset
 from mpidec.train.data.draws import generator_of, seed_of, seeded
 from mpidec.train.data.shards import Shards
 from mpidec.train.evaluate import Evaluation, evaluate
@@ -72,15 +73,18 @@ class Trainer:
     def steps(self, epoch: int, first: int = 0) -> Iterator[int]:
         """Take the steps of ``epoch`` from its batch ``first`` on, counted from 0; yields how many batches are done."""
         self.model.train()
-        rank, seed = self.network.rank, self.config.seed
-        batches = list(self.shards.batches(epoch, rank))[first:]
-        seeds = [seed_of(seed, rank, epoch, number) for number in range(first, self.shards.steps)]
-        samples = self._timed(self.train_samples.batches(batches, seeds))
-        for done, (inputs, labels) in enumerate(samples, start=first + 1):
+        for done, (inputs, labels) in enumerate(self._timed(self._batches(epoch, first)), start=first + 1):
             if self.config.augment:
-                inputs = augment(inputs, generator_of(seed, rank, epoch, done))
+                inputs = augment(inputs, generator_of(self.config.seed, self.network.rank, epoch, done))
             self._step(inputs, labels)
             yield done
+
+    def _batches(self, epoch: int, first: int = 0) -> Iterator[Batch]:
+        """What this rank learns from in ``epoch``, from its batch ``first`` on; dealt once somebody asks for it."""
+        rank = self.network.rank
+        indices = islice(self.shards.batches(epoch, rank), first, None)
+        seeds = (seed_of(self.config.seed, rank, epoch, number) for number in range(first, self.shards.steps))
+        yield from self.train_samples.batches(indices, seeds)
 
     def _timed(self, items: Iterator[Item]) -> Iterator[Item]:
         while True:
@@ -124,12 +128,5 @@ class Trainer:
                 self.optimizer.flat,
                 self.test_samples,
                 self.config.batch_norm,
-                self._inputs(epoch),
+                (inputs for inputs, _ in self._batches(epoch)),
             )
-
-    def _inputs(self, epoch: int) -> Iterator[Tensor]:
-        """What this rank learns from in ``epoch``, without labels; read only where somebody asks for it."""
-        rank, seed = self.network.rank, self.config.seed
-        seeds = (seed_of(seed, rank, epoch, number) for number in range(self.shards.steps))
-        for inputs, _ in self.train_samples.batches(self.shards.batches(epoch, rank), seeds):
-            yield inputs

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+
+from mpidec import UserError
+from mpidec.train import data
+from mpidec.train.data.dataset import Dataset
+from mpidec.train.data.source import Source
+from mpidec.transport.solo import Solo
 
 TRAIN, TEST = 20, 7
 LABELS = {number: (np.arange(number) * 7 % 10).astype(np.int64) for number in (TRAIN, TEST)}
@@ -79,3 +88,15 @@ def write_folder(root: Path, part: str, classes: str = "abc", images: int = 4) -
             colour = (40 * number + 20, 10 * image, 200)
             mode, colour = ("L", colour[0]) if image == 3 else ("RGB", colour)
             Image.new(mode, (40 + image, 30), colour).save(root / part / name / f"{image}.png")
+
+
+def load(name: str, root: Path | None, **options: Any) -> Dataset:
+    """The data set ``name`` in the folder ``root``, by a rank alone."""
+    return data.load(Source(name, root, **options), Solo())
+
+
+def refused(sentence: str, name: str, root: Path | None, **options: Any) -> None:
+    """It cannot be loaded, and one line says so."""
+    with pytest.raises(UserError, match=re.escape(sentence)) as refusal:
+        load(name, root, **options)
+    assert "\n" not in str(refusal.value)

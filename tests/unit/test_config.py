@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import tyro
-import yaml
 from torch import nn
 
 from mpidec import UserError
@@ -19,19 +17,10 @@ from mpidec.train.configfile import expand
 from mpidec.train.data.source import Source
 from mpidec.train.names import DTYPES
 from mpidec.transport.solo import Solo
+from support.options import parsed, saved
 from support.problems import alone, net
 
 COMBINATIONS = [(name, one) for name, entry in ALGORITHMS.items() for one in entry.compressors or (None,)]
-
-
-def parsed(*arguments: str) -> Config:
-    return tyro.cli(Config, args=expand(list(arguments)))
-
-
-def saved(config: Config, folder: Path) -> str:
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(config.resolved()))
-    return str(path)
 
 
 @pytest.mark.parametrize(("algorithm", "compressor"), COMBINATIONS)

@@ -5,22 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tyro
-import yaml
 
 from mpidec import UserError
 from mpidec.train.config import Config
 from mpidec.train.configfile import expand
-
-
-def parsed(*arguments: str) -> Config:
-    return tyro.cli(Config, args=expand(list(arguments)))
-
-
-def saved(config: Config, folder: Path) -> str:
-    path = folder / "config.yaml"
-    path.write_text(yaml.safe_dump(config.resolved()))
-    return str(path)
+from support.options import parsed, saved
 
 
 @pytest.mark.parametrize("place", ["", "checkpoints", "checkpoints/step-00000005"])

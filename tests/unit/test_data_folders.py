@@ -13,26 +13,12 @@ import pytest
 import torch
 
 from mpidec import UserError
-from mpidec.train import data
-from mpidec.train.data.dataset import Dataset
 from mpidec.train.data.lazy import LazySplit
-from mpidec.train.data.source import Source
-from mpidec.transport.solo import Solo
-from support.images import write_folder
+from support.images import load, refused, write_folder
 from support.jobs import ROOT, environment
 from support.torchvision import torchvision_or_skip
 
 torchvision_or_skip()
-
-
-def load(name: str, root: Path | None, **options) -> Dataset:
-    return data.load(Source(name, root, **options), Solo())
-
-
-def refused(sentence: str, name: str, root: Path | None, **options) -> None:
-    with pytest.raises(UserError, match=re.escape(sentence)) as refusal:
-        load(name, root, **options)
-    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("judged", ["val", "test"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tarfile
 import threading
 from functools import partial
@@ -13,25 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from mpidec import UserError
-from mpidec.train import data
-from mpidec.train.data.dataset import Dataset, Split
-from mpidec.train.data.source import Source
-from mpidec.transport.solo import Solo
-from support.images import LABELS, TEST, TRAIN, WRITERS, pixels, write_cifar10
+from mpidec.train.data.dataset import Split
+from support.images import LABELS, TEST, TRAIN, WRITERS, load, pixels, refused, write_cifar10
 from support.torchvision import torchvision_or_skip
 
 torchvision_or_skip()
-
-
-def load(name: str, root: Path | None, **options) -> Dataset:
-    return data.load(Source(name, root, **options), Solo())
-
-
-def refused(sentence: str, name: str, root: Path | None, **options) -> None:
-    with pytest.raises(UserError, match=re.escape(sentence)) as refusal:
-        load(name, root, **options)
-    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -16,7 +16,7 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.datasets import dump_svmlight_file
 
-from mpidec import Topology, UserError
+from mpidec import Topology, UserError, cli
 from mpidec.simulate import __main__ as command
 from mpidec.simulate import options, regression
 from mpidec.simulate.logistic import Descent, simulate
@@ -175,7 +175,7 @@ def test_the_command_from_end_to_end(
     problem = random_problem(40, 10)
     given = f"--ranks 4 --epochs 5 --batch-size 2 --lr 0.5 0.001 --algorithm dpsgd choco --seed 3 --out {tmp_path}/out"
     monkeypatch.setattr(sys, "argv", ["simulate", "logistic", *given.split(), "--data", written(tmp_path, problem)])
-    monkeypatch.setattr(command, "launched", lambda: None)  # each rank of a suite under a launcher runs its own
+    monkeypatch.setattr(cli, "launched", lambda: None)  # each rank of a suite under a launcher runs its own
     command.main()
     assert (tmp_path / "out" / "logistic.png").read_bytes().startswith(b"\x89PNG")
     rows = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]

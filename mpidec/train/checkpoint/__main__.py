@@ -10,10 +10,9 @@ from typing import Annotated
 
 import tyro
 
-from mpidec.cli import any_of, fail, parse, run
+from mpidec.cli import any_of, fail, parse, refuse_ranks, run
 from mpidec.errors import UserError
 from mpidec.folder import replacing
-from mpidec.launcher import launched
 from mpidec.train.checkpoint import manifest
 from mpidec.train.checkpoint.layout import resolve
 
@@ -48,8 +47,7 @@ COMMANDS = {"inspect": Inspect, "average": Average}
 def main() -> None:
     """Run the command of the command line."""
     chosen: Inspect | Average = parse(any_of(COMMANDS), "python -m mpidec.train.checkpoint")
-    if (launch := launched()) and launch.size > 1:
-        fail("one process reads the files of all ranks: start it without the launcher")
+    refuse_ranks("one process reads the files of all ranks")
     try:
         folder = resolve(chosen.folder)
         manifest.read(folder)  # mistakes first: torch takes a second

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mpidec.errors import UserError
-from mpidec.folder import replacing, writing
+from mpidec.folder import replacing
 
 FOLDER, MANIFEST, POINTER = "checkpoints", "manifest.json", "latest"
 STEP = re.compile(r"step-(\d{8,19})", re.ASCII)
@@ -23,6 +23,9 @@ def step_name(step: int) -> str:
 def rank_name(rank: int, generation: int = 0) -> str:
     """The file of ``rank``. A step that is saved again has a ``generation`` above 0, so that its old files stay."""
     return f"rank-{rank:04d}-{generation}.pt" if generation else f"rank-{rank:04d}.pt"
+
+
+EXAMPLE = f"RUN/{FOLDER}/{step_name(330)}"
 
 
 def step_folders(checkpoints: Path) -> list[Path]:
@@ -41,8 +44,13 @@ def finished(checkpoints: Path) -> list[Path]:
 def pointed(checkpoints: Path) -> Path | None:
     """The folder that the pointer names; where nothing has been pointed at, the last that is finished, or ``None``.
 
-    Raises ``UserError`` for a pointer that is broken, or that leads out of the folder.
+    Raises ``UserError`` for a pointer that is broken, or that leads out of the folder, and where nothing can be read.
     """
+    with reading(checkpoints):
+        return _pointed(checkpoints)
+
+
+def _pointed(checkpoints: Path) -> Path | None:
     pointer = checkpoints / POINTER
     try:
         name = pointer.read_bytes()[:100].decode().strip()
@@ -67,8 +75,8 @@ def resolve(path: Path) -> Path:
 
 
 def point_at(checkpoint: Path) -> None:
-    """Make ``checkpoint`` the one that its run goes on from. Raises ``UserError`` where that cannot be written."""
-    with writing(checkpoint.parent), replacing(checkpoint.parent / POINTER) as file:
+    """Make ``checkpoint`` the one that its run goes on from. Raises ``OSError`` where that cannot be written."""
+    with replacing(checkpoint.parent / POINTER) as file:
         file.write(f"{checkpoint.name}\n".encode())
 
 
@@ -84,7 +92,7 @@ def reading(path: Path) -> Iterator[None]:
 def _resolve(path: Path) -> Path:
     if not path.is_dir():
         what = "is no folder" if path.exists() else "does not exist"
-        raise UserError(f"{path} {what}: give a run's folder, or one checkpoint in it, such as {_example(path)}")
+        raise UserError(f"{path} {what}: give a run's folder, or one checkpoint in it, such as {EXAMPLE}")
     absolute = path.resolve()
     if STEP.fullmatch(absolute.name) or (path / MANIFEST).is_file():
         if not (path / MANIFEST).is_file():
@@ -93,16 +101,12 @@ def _resolve(path: Path) -> Path:
     for checkpoints in (path / FOLDER, path):
         if (latest := pointed(checkpoints)) is not None:
             return latest
-    raise UserError(f"{path} holds no finished checkpoint: give a run's folder, or one checkpoint, {_example(path)}")
+    raise UserError(f"{path} holds no finished checkpoint: give a run's folder, or one checkpoint, {EXAMPLE}")
 
 
 def _choose(checkpoints: Path) -> str:
     others = finished(checkpoints)
     return f"give one checkpoint, such as {others[-1]}" if others else "the run has no other checkpoint, start it anew"
-
-
-def _example(path: Path) -> str:
-    return f"RUN/{FOLDER}/{step_name(330)}"
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mpidec.errors import UserError
 from mpidec.folder import make_folder, partial_of, replacing
-from mpidec.optim.agreement import first_failure
+from mpidec.optim.agreement import by_rank_0, first_failure
 from mpidec.train.checkpoint import files, loading, manifest
 from mpidec.train.checkpoint.layout import (
     FOLDER,
@@ -19,9 +19,9 @@ from mpidec.train.checkpoint.layout import (
     POINTER,
     RANK,
     finished,
+    point_at,
     pointed,
     rank_name,
-    reading,
     step_folders,
     step_name,
 )
@@ -89,18 +89,13 @@ class Checkpoints:
 
     def latest(self) -> Path | None:
         """The folder of the newest checkpoint, ``None`` before the first; raises ``UserError`` for a broken pointer."""
-        found: tuple[str, str | None] | None = None
-        if self.transport.rank == 0:
-            try:
-                with reading(self.place):
-                    folder = pointed(self.place)
-                found = "", folder.name if folder else None
-            except UserError as error:
-                found = str(error), None
-        failure, name = self.transport.broadcast_object(found)
-        if failure:
-            raise UserError(failure)
-        return self.place / name if name else None
+
+        def name() -> str | None:
+            folder = pointed(self.place)
+            return folder.name if folder else None
+
+        found = by_rank_0(self.transport, name)
+        return self.place / found if found else None
 
     def load(self, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         """See ``mpidec.train.checkpoint.loading.load``; ``path`` may be of another run."""
@@ -123,8 +118,7 @@ class Checkpoints:
             with replacing(path) as file:
                 file.write(text.encode())
             path = self.place / POINTER
-            with replacing(path) as file:
-                file.write(f"{target.name}\n".encode())
+            point_at(target)
         except OSError as error:
             if not again:
                 _remove(target / MANIFEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pkgutil import resolve_name
 
-from mpidec.errors import UserError
+from mpidec.optim.agreement import by_rank_0
 from mpidec.train.data.checks import checked
 from mpidec.train.data.dataset import Dataset
 from mpidec.train.data.share import Outline, received, sent
@@ -21,20 +21,13 @@ def load(source: Source, transport: Transport) -> Dataset:
     be read or learnt from.
     """
     found: Dataset | None = None
-    told: Outline | str | None = None
-    mistake: UserError | None = None
-    if transport.rank == 0:
-        try:
-            found = _opened(source)
-            told = Outline.of(found)
-        except UserError as error:
-            mistake, told = error, str(error)
-    told = transport.broadcast_object(told)
-    if mistake is not None:
-        raise mistake  # with its cause, in the user's own code perhaps
-    if isinstance(told, str):
-        raise UserError(told)
-    assert told is not None, "rank 0 has found a data set, or said why not"
+
+    def outline() -> Outline:
+        nonlocal found
+        found = _opened(source)
+        return Outline.of(found)
+
+    told = by_rank_0(transport, outline)
     if told.tensors is not None:
         return received(told, transport) if found is None else sent(found, transport)
     if found is None:

@@ -13,15 +13,15 @@ class Source:
     """A data set by ``name``, and what it takes to load it; the name is spelt as the table does.
 
     ``directory``: of the files; unset: ``data``. ``image_size``: pixels of a side, of image folders alone; unset: 64.
-    ``sequence_length``: bytes of a sample, of text alone. ``workers``: processes that load samples, for sets that do
-    not fit into memory.
+    ``sequence_length``: bytes of a sample, of text alone; unset: 64. ``workers``: processes that load samples, for sets
+    that do not fit into memory.
     """
 
     name: str = "digits"
     directory: Path | None = None
     download: bool = False
     image_size: int | None = None
-    sequence_length: int = 64
+    sequence_length: int | None = None
     workers: int = 0
 
     def __post_init__(self) -> None:

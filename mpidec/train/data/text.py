@@ -9,6 +9,7 @@ from mpidec.errors import UserError
 from mpidec.train.data.dataset import Dataset, Split
 from mpidec.train.data.source import Source
 
+LENGTH = 64  # bytes of a sample
 HELD_OUT = 10  # one of so many parts of the file, the last one, is for testing
 
 
@@ -18,7 +19,7 @@ def load(source: Source) -> Dataset:
     The last tenth of the file is held out for testing. Raises ``UserError`` for a file that cannot be read or is too
     short.
     """
-    length, path = source.sequence_length, source.file
+    length, path = source.sequence_length or LENGTH, source.file
     try:
         text = np.fromfile(path, dtype=np.uint8)
     except OSError as error:

@@ -20,6 +20,8 @@ CHOICES = {
 }
 # Those that have the same form in every torch; others of torch.optim are known by name too.
 OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "ASGD")
+MOMENTUM = 0.9  # of SGD, and of rules that own the momentum
+GENTLE = 0.001  # learning rate of all optimizers but SGD and Signum
 MILESTONES = "0.5,0.75"  # He et al. 2015, arXiv 1512.03385
 
 

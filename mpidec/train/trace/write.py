@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ import torch
 from mpidec.communicator import Network
 from mpidec.errors import UserError
 from mpidec.folder import Folder
+from mpidec.optim.agreement import one_by_one
 from mpidec.spans import ENDED, FIELDS, STARTED, Recorder
 from mpidec.train.trace.clocks import Reading, Times, aligned, compare
 from mpidec.train.trace.events import Track, text
@@ -43,17 +43,17 @@ def write_trace(network: Network, started: Reading, folder: Folder | None) -> No
     track = Track(socket.gethostname(), recorder.names, len(mine), recorder.left_out, first, clocks)
     tracks = transport.all_gather_objects(track)
     failure = None
+    buffer = torch.from_numpy(mine.reshape(-1).view(np.uint8))
+    sizes = [track.count * len(FIELDS) * mine.itemsize for track in tracks]
+    parts = (part.numpy().view(np.int64).reshape(-1, len(FIELDS)) for part in one_by_one(transport, buffer, sizes))
     if folder is not None:
-        parts = _gathered(network, tracks, mine)
         try:
             with folder.replacing(FILE) as raw, gzip.open(raw, "wt", compresslevel=6, encoding="utf-8") as file:
                 file.writelines(text(network.topology, tracks, parts))
         except UserError as error:
             failure = str(error)
-            for _ in parts:  # the others send, whatever becomes of it
-                pass
-    elif len(mine):
-        transport.exchange(torch.from_numpy(mine.reshape(-1).view(np.uint8)), [0], []).wait()
+    for _ in parts:  # the others send, whatever becomes of it
+        pass
     if failure := transport.broadcast_object(failure):
         raise UserError(failure)
     if folder is not None and (left_out := sum(track.left_out for track in tracks)):
@@ -69,16 +69,3 @@ def spans(recorder: Recorder, first: Reading, last: Reading) -> Times:
     values[:, STARTED : ENDED + 1] = aligned(values[:, STARTED : ENDED + 1], first, last)
     # They were kept as they ended: of two that start and end together the later one is the outer one.
     return values[np.lexsort((-np.arange(len(values)), -values[:, ENDED], values[:, STARTED]))]
-
-
-def _gathered(network: Network, tracks: list[Track], mine: Times) -> Iterator[Times]:
-    """On rank 0 the spans of each rank, one after the other."""
-    yield mine
-    for rank, track in enumerate(tracks[1:], 1):
-        if track.count == 0:
-            yield mine[:0]
-            continue
-        room = torch.empty(track.count * len(FIELDS) * mine.itemsize, dtype=torch.uint8)
-        exchange = network.transport.exchange(room, [], [rank])
-        yield exchange.wait()[rank].numpy().view(np.int64).reshape(-1, len(FIELDS))
-        exchange.release()
