@@ -37,6 +37,7 @@ FLOORS = {
     "plots": 4,
     "report": 4,
     "simulate": 4,
+    "bench": 4,
     "doctor": 4,
     "cli": 4,
 }
