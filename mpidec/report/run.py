@@ -11,7 +11,7 @@ from typing import Any
 
 from mpidec.errors import UserError
 from mpidec.report.lines import read_lines, read_text
-from mpidec.train.configfile import mapping
+from mpidec.train.yamlfile import mapping
 
 Numbers = list[float]
 

@@ -13,6 +13,7 @@ from mpidec.errors import UserError
 from mpidec.names import canonical, unknown
 from mpidec.train.config import Config
 from mpidec.train.options.step import GENTLE, MOMENTUM
+from mpidec.train.yamlfile import read
 
 
 def expand(arguments: list[str]) -> list[str]:
@@ -104,26 +105,3 @@ def _overruled(options: dict[str, Any], arguments: list[str]) -> set[str]:
 
 def _not_of(options: dict[str, Any], everyones: dict[str, dict[str, Any]], own: Collection[str]) -> set[str]:
     return {name for its in everyones.values() for name in its if name in options and name not in own}
-
-
-def read(path: str | Path) -> dict[Any, Any]:
-    """The options in the file ``path``. Raises ``UserError`` where it cannot be read, or holds something else."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise UserError(f"the configuration {path} cannot be read: {reason}") from None
-    return mapping(text, path, "a mapping, such as 'lr: 0.1', one option a line")
-
-
-def mapping(text: str, path: str | Path, what: str) -> dict[Any, Any]:
-    """The YAML ``text`` of the file ``path``. Raises ``UserError`` where it is broken or is not ``what`` it must be."""
-    import yaml
-
-    try:
-        content = yaml.safe_load(text)
-    except Exception as error:  # the library raises whatever the types it builds raise
-        raise UserError(f"{path} is no valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path} must hold {what}: got {type(content).__name__}")
-    return content

@@ -15,7 +15,7 @@ from mpidec.folder import Folder, writing
 from mpidec.train.checkpoint.layout import point_at
 from mpidec.train.checks import changed
 from mpidec.train.config import Config
-from mpidec.train.configfile import read
+from mpidec.train.yamlfile import read
 from mpidec.version import __version__, installed
 
 
