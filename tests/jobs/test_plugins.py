@@ -83,10 +83,10 @@ def test_they_appear_in_help(elsewhere: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--algorithm", "gradient-tracking", "--lr", "0.05", "--momentum", "0"],
+        pytest.param(["--algorithm", "gradient-tracking", "--lr", "0.05", "--momentum", "0"], marks=pytest.mark.long),
         ["--algorithm", "lazy", "--algorithm-options", "every=3", "--compressor", "identity", "--topology", "wheel"],
         ["--compressor", "rounded", "--compressor-options", "digits=3"],
-        ["--algorithm", "dpsgd", "--compressor", "rounded"],
+        pytest.param(["--algorithm", "dpsgd", "--compressor", "rounded"], marks=pytest.mark.long),
     ],
     ids=["algorithm", "algorithm and topology", "compressor", "compressor of dpsgd"],
 )

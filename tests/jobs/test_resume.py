@@ -75,7 +75,7 @@ def killed_in_the_middle(options: list[str], out: Path) -> None:
     job.wait(timeout=30)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", ["choco", pytest.param("allreduce", marks=pytest.mark.long), "drawing"])
 def test_a_killed_run_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     options = ["-m", "mpidec.train", *EVERY, *RUNS[name].split()]

@@ -34,7 +34,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "long" in item.keywords and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: run with --long"))
-        if "jobs" in item.path.parts and LAUNCH is not None:
+        if "jobs" not in item.path.parts:
+            continue
+        # Where the suite is split among workers: jobs share the cores as it is, so they take turns.
+        item.add_marker(pytest.mark.xdist_group("jobs"))
+        if LAUNCH is not None:
             item.add_marker(pytest.mark.skip(reason="starts MPI jobs of its own, which cannot be nested"))
 
 
