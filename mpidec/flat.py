@@ -26,7 +26,8 @@ class FlatBuffer:
 
     The parameters become views of ``data``, so a rule that works on the flat vector works on the model. A parameter
     that is shared by two modules stands there once. ``groups`` are an optimizer's param groups: only their parameters
-    are taken; without them all that require a gradient are.
+    are taken; without them all that require a gradient are. ``parameters`` and ``grad_views`` stand in the order of the
+    ``segments``.
 
     Raises ``UserError``, with the parameter's name, for what one flat vector cannot hold: a second dtype or device,
     values that are no floating-point numbers, or an uninitialised or overlapping (expanded) tensor.
@@ -41,24 +42,24 @@ class FlatBuffer:
             _refuse_strangers(membership, dict(model.named_parameters()))
         named = [(name, p) for name, p in named if p in membership]
         _refuse_unfit(named)
-        self._parameters = [p for _, p in named]
+        self.parameters = [p for _, p in named]
         self.segments: list[Segment] = []
         start = 0
         for name, p in named:
             self.segments.append(Segment(name, slice(start, start + p.numel()), p.shape, membership[p]))
             start += p.numel()
-        like = self._parameters[0]
+        like = self.parameters[0]
         self.data = torch.empty(start, dtype=like.dtype, device=like.device)
         self.grad = torch.zeros_like(self.data)
         self._data_views = self.views(self.data)
-        self._grad_views = self.views(self.grad)
+        self.grad_views = self.views(self.grad)
         with torch.no_grad():
             self._adopt_data(range(len(self.segments)))
 
     @property
     def sizes(self) -> list[int]:
         """Entries of each segment."""
-        return [p.numel() for p in self._parameters]
+        return [p.numel() for p in self.parameters]
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """``flat``, shape ``(d,)``, as one view for each segment in the segment's shape."""
@@ -79,9 +80,10 @@ class FlatBuffer:
         Raises ``UserError`` where a parameter has moved to another dtype or device meanwhile.
         """
         # is_set_to does not see a new dtype over the same bytes, which .to() cannot produce.
-        strayed = [i for i, p in enumerate(self._parameters) if not p.data.is_set_to(self._data_views[i])]
+        pairs = zip(self.parameters, self._data_views, strict=True)
+        strayed = [i for i, (p, view) in enumerate(pairs) if not p.is_set_to(view)]
         for i in strayed:
-            if (p := self._parameters[i]).dtype != self.data.dtype or p.device != self.data.device:
+            if (p := self.parameters[i]).dtype != self.data.dtype or p.device != self.data.device:
                 raise UserError(
                     f"parameter {self.segments[i].name!r} has moved to {p.dtype} on {p.device} after it was wrapped as "
                     f"{self.data.dtype} on {self.data.device}: move the model first, then wrap it"
@@ -93,21 +95,29 @@ class FlatBuffer:
 
         Returns which segments have a gradient: bool, shape ``(segments,)``, on the CPU.
         """
-        used = torch.zeros(len(self.segments), dtype=torch.bool)
-        for i, (p, view) in enumerate(zip(self._parameters, self._grad_views, strict=True)):
-            if p.grad is None:
-                view.zero_()
+        unused, into, fresh = [], [], []
+        for i, (p, view) in enumerate(zip(self.parameters, self.grad_views, strict=True)):
+            grad = p.grad
+            if grad is view:
                 continue
-            used[i] = True
-            if p.grad.is_sparse:
-                view.copy_(p.grad.to_dense())
-            elif not p.grad.is_set_to(view):
-                view.copy_(p.grad)
+            if grad is None:
+                unused.append(i)
+                view.zero_()
+            elif grad.is_sparse:
+                view.copy_(grad.to_dense())
+            elif not grad.is_set_to(view):
+                into.append(view)
+                fresh.append(grad)
+        if into:
+            torch._foreach_copy_(into, fresh)  # one call for all: most of the time of small copies is their calls
+        used = torch.ones(len(self.segments), dtype=torch.bool)
+        if unused:
+            used[unused] = False
         return used
 
     def bind_grad(self, used: Tensor) -> None:
         """Let the parameters of the ``used`` segments show their part of ``grad`` and the others show none."""
-        for p, view, shown in zip(self._parameters, self._grad_views, used.tolist(), strict=True):
+        for p, view, shown in zip(self.parameters, self.grad_views, used.tolist(), strict=True):
             p.grad = view if shown else None
 
     @contextmanager
@@ -121,8 +131,8 @@ class FlatBuffer:
 
     def _adopt_data(self, indices: Iterable[int]) -> None:
         for i in indices:
-            self._data_views[i].copy_(self._parameters[i].data)
-            self._parameters[i].data = self._data_views[i]
+            self._data_views[i].copy_(self.parameters[i].data)
+            self.parameters[i].data = self._data_views[i]
 
 
 def _refuse_strangers(membership: dict[nn.Parameter, int], named: dict[str, nn.Parameter]) -> None:

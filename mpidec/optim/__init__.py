@@ -46,7 +46,7 @@ class Entry(NamedTuple):
     owns_direction: bool = False
     needs: str = "anything"
     lr: float = 0.1
-    local: str = "torch.optim:SGD"
+    local: str = "mpidec.optim.sgd:SGD"
 
 
 def _every(first: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from mpidec.flat import FlatBuffer
 from mpidec.optim.agreement import broadcast_model, refuse_different_models, refuse_different_rules
 from mpidec.optim.base import Algorithm, Step
 from mpidec.optim.checks import refuse_clip_norm, refuse_second_direction, unwise
+from mpidec.optim.sgd import SGD
 from mpidec.optim.state import refuse_other_state
 from mpidec.topology import Topology
 from mpidec.world import init
@@ -84,6 +85,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self.__setstate__({"defaults": local.defaults})
         self.comm = topology if isinstance(topology, Network) else _network(topology, algorithm, seed)
         self.flat = FlatBuffer(model, local.param_groups)
+        if isinstance(local, SGD):
+            local.lie_on(self.flat)
         refuse_different_rules(self.comm.transport, self.comm.topology, algorithm, steps_per_epoch)
         refuse_different_models(self.comm.transport, model, self.flat)
         if broadcast:

@@ -9,9 +9,10 @@ import torch
 from torch.optim.optimizer import ParamsT
 
 from mpidec.errors import UserError
+from mpidec.optim.light import Light
 
 
-class Signum(torch.optim.Optimizer):
+class Signum(Light):
     """x = x - lr sign(D), with D the direction of torch.optim.SGD (Bernstein et al. 2018, arXiv 1802.04434).
 
     sign(0) = 0, so what has no gradient stays. Every entry moves by ``lr``, so take a small one. The arguments are

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mpidec.errors import UserError
 from mpidec.names import unknown
 from mpidec.optim import entry
+from mpidec.optim.sgd import SGD
 from mpidec.train.checks import parsed
 from mpidec.train.config import Config
 
@@ -77,7 +78,8 @@ def named(name: str) -> type[torch.optim.Optimizer]:
     }
     if name.lower() not in known:
         raise UserError(unknown("optimizer", name, sorted(known.values())))
-    kind: type[torch.optim.Optimizer] = getattr(torch.optim, known[name.lower()])
+    # Ours does what torch's does, sooner.
+    kind: type[torch.optim.Optimizer] = SGD if name.lower() == "sgd" else getattr(torch.optim, known[name.lower()])
     return kind
 
 
